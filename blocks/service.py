@@ -1,0 +1,91 @@
+"""The service: one systemd unit that runs `vllm serve` from one environment on a host."""
+
+from typing import Annotated, Any
+
+from prefect.blocks.core import Block
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, SecretStr
+
+from blocks.host import Host
+from blocks.types import AbsolutePath, Glob, PackageName, Port, UnitName
+from blocks.urls import IndexUrl
+
+ModuleName = Annotated[str, Field(pattern=r"^[A-Za-z_]\w*(\.[A-Za-z_]\w*)*$")]
+Marker = Annotated[str, Field(min_length=3, max_length=200)]
+
+
+def _one_line(value: str) -> str:
+    if not value.isprintable():
+        raise ValueError("must be one printable line")
+    return value
+
+
+ModelName = Annotated[str, Field(min_length=1, max_length=300), AfterValidator(_one_line)]
+
+
+class BenchmarkShape(BaseModel):
+    """How much `vllm bench serve` sends after a redeploy."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    num_prompts: int = Field(50, ge=1, le=10_000, description="requests")
+    input_len: int = Field(128, ge=1, description="prompt tokens a request")
+    output_len: int = Field(64, ge=2, description="generated tokens a request")
+
+
+class Service(Block):
+    """A vLLM service: its unit, its environment, and where its wheels come from."""
+
+    _block_type_name = "vLLM service"
+    _block_type_slug = "vllm-service"
+    _description = "One systemd unit that runs `vllm serve` on a host."
+
+    host: Host = Field(description="the host it runs on")
+    unit: UnitName = Field(description="the systemd unit, for example `vllm.service`")
+    environment: AbsolutePath = Field(description="the folder of its Python environment")
+    distribution: PackageName = Field(
+        "vllm", description="the distribution that is vLLM here: `vllm`, or a build of it"
+    )
+    port: Port = Field(8000, description="the port it serves on")
+    model: AbsolutePath | None = Field(None, description="the folder of the model's files")
+    served_model: ModelName | None = Field(None, description="the model's name in the API")
+    api_key: SecretStr | None = Field(None, description="the bearer key of its API")
+    wheel_index: IndexUrl = Field(
+        "https://wheels.vllm.ai", description="base of the index of nightly wheels"
+    )
+    variant: str | None = Field(
+        None, pattern=r"^[a-z]+\d*$", description="the wheels' variant, for example `cu130`"
+    )
+    indexes: list[IndexUrl] = Field(
+        default_factory=list,
+        description="package indexes, first one first; empty: as uv is configured on the host",
+    )
+    imports: list[ModuleName] = Field(
+        default_factory=lambda: ["vllm"], description="modules that must import before the switch"
+    )
+    markers: list[Marker] = Field(
+        default_factory=list, description="text that only left-over debug code contains"
+    )
+    debug_files: list[Glob] = Field(
+        default_factory=list, description="dumps to remove, for example `/tmp/*.pt`"
+    )
+    debug_file_age_seconds: int = Field(0, ge=0, description="younger dumps are kept")
+    forbidden_config_keys: list[str] = Field(
+        default_factory=list, description="keys that the model's config.json must not have"
+    )
+    start_deadline_seconds: int = Field(
+        3600, ge=5, description="a start that does not serve after this has failed"
+    )
+    stop_timeout_seconds: int = Field(300, ge=1, description="how long a stop may take")
+    gpu_wait_seconds: int = Field(
+        120, ge=0, description="how long to wait for this service's GPU memory before a start"
+    )
+    benchmark: BenchmarkShape = Field(default_factory=lambda: BenchmarkShape.model_validate({}))
+
+    def location(self) -> dict[str, Any]:
+        """Return what the supervisor's `facts` needs to find this service on its host."""
+        return {
+            "unit": self.unit,
+            "environment": self.environment,
+            "distribution": self.distribution,
+            "model": self.model,
+        }

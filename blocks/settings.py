@@ -1,0 +1,22 @@
+"""Settings of the controller, from the environment (`VLLM_REDEPLOY_…`) or a `.env` file."""
+
+from pathlib import Path
+
+from pydantic import Field
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+
+class Settings(BaseSettings):
+    """What an operator may tune without touching a service."""
+
+    model_config = SettingsConfigDict(
+        env_prefix="VLLM_REDEPLOY_", env_file=".env", extra="ignore", frozen=True
+    )
+
+    config: Path = Field(Path("redeploy.toml"), description="hosts and services, kept in git")
+    lease_seconds: int = Field(
+        900, ge=60, description="how long an environment stays locked after its run fell silent"
+    )
+    poll_first_seconds: float = Field(2, gt=0, description="the first long poll of an operation")
+    poll_longest_seconds: float = Field(20, gt=0, description="polls grow up to this")
+    index_timeout_seconds: float = Field(20, gt=0, description="one request to a wheel index")
