@@ -1,0 +1,81 @@
+"""Serves the wheel index on the bridge: a plain static file server in a process of its own."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from contextlib import suppress
+from pathlib import Path
+
+from deployments.sandbox import network, state
+from deployments.sandbox.errors import SandboxError
+
+PORT = 8418
+URL = f"http://{network.GATEWAY}:{PORT}"
+
+
+def start(folder: Path) -> None:
+    """Serve a folder on the bridge, unless that is being done already."""
+    if _running():
+        return
+    network.raise_bridge()
+    with _log().open("ab") as log:
+        argv = [
+            *(sys.executable, "-m", "http.server", str(PORT), "--protocol", "HTTP/1.1"),
+            *("--bind", network.GATEWAY, "--directory", str(folder)),
+        ]
+        server = subprocess.Popen(
+            argv, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
+        )
+    _pid_file().write_text(f"{server.pid} {_start_time(server.pid)}")
+    _wait_until_listening()
+
+
+def stop() -> None:
+    """End the server that we started; no other process."""
+    if pid := _running():
+        os.kill(pid, signal.SIGTERM)
+        for _ in range(100):
+            with suppress(ChildProcessError):
+                os.waitpid(pid, os.WNOHANG)
+            if _start_time(pid) is None:
+                break
+            time.sleep(0.02)
+    _pid_file().unlink(missing_ok=True)
+
+
+def _running() -> int | None:
+    try:
+        pid, started = _pid_file().read_text().split()
+    except (OSError, ValueError):
+        return None
+    return int(pid) if _start_time(int(pid)) == started else None
+
+
+def _wait_until_listening() -> None:
+    for _ in range(100):
+        with suppress(OSError), socket.create_connection((network.GATEWAY, PORT), timeout=1):
+            return
+        time.sleep(0.05)
+    raise SandboxError(f"The wheel index at {URL} does not answer.", f"See {_log()}.")
+
+
+def _start_time(pid: int) -> str | None:
+    """Return when a process started: with its number, that names it for good."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return None
+    return None if fields[0] == "Z" else fields[19]
+
+
+def _pid_file() -> Path:
+    return state.root() / "index.pid"
+
+
+def _log() -> Path:
+    return state.root() / "index.log"
