@@ -1,0 +1,213 @@
+"""The host block: a machine reached over SSH, and the one door to it."""
+
+import contextlib
+import io
+import shlex
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import Any
+
+from invoke.exceptions import CommandTimedOut, ThreadException
+from paramiko import SSHException
+from prefect.blocks.core import Block
+from pydantic import Field, SecretStr
+from tenacity import Retrying, retry_if_exception, stop_after_delay, wait_random_exponential
+
+from blocks import connections, tunnel
+from blocks.errors import CommandFailed, HostUnreachable
+from blocks.types import AbsolutePath, HostAddress, Port
+
+
+@dataclass(frozen=True)
+class Ran:
+    """What a command did: `exit` is its status, -1 when a signal ended it."""
+
+    argv: tuple[str, ...]
+    exit: int
+    stdout: str
+    stderr: str
+    seconds: float
+
+    def check(self) -> "Ran":
+        """Return this if the exit status is 0, else raise CommandFailed."""
+        if self.exit == 0:
+            return self
+        error = CommandFailed(
+            f"{shlex.join(self.argv)[:200]} ended with exit status {self.exit}: "
+            f"{self.stderr.strip()[-500:] or 'it printed no reason'}.",
+            "Run the command on the host by hand to see more.",
+        )
+        error.argv, error.exit = self.argv, self.exit
+        error.stdout, error.stderr = self.stdout, self.stderr
+        raise error
+
+
+class Host(Block):
+    """A machine reached over SSH. `run` is the only method that sends it a command."""
+
+    _block_type_name = "vLLM Redeploy Host"
+    _block_type_slug = "vllm-redeploy-host"
+    _description = "A machine that runs vLLM services, reached over SSH with strict host keys."
+
+    address: HostAddress = Field(title="Address", description="DNS name or IP address.")
+    port: Port = Field(default=22, title="SSH port", description="Port of the SSH server.")
+    user: str = Field(
+        default="root",
+        title="User",
+        pattern=r"^[a-z_][a-z0-9_.-]*\$?$",
+        description="Who logs in. Anyone but root also needs 'sudo'.",
+    )
+    key_file: AbsolutePath | None = Field(
+        default=None,
+        title="Private key",
+        description="Path of the private key; without it, the SSH agent and the keys in ~/.ssh.",
+    )
+    passphrase: SecretStr | None = Field(
+        default=None,
+        title="Passphrase",
+        description="Passphrase of the private key, if it has one.",
+    )
+    known_hosts: AbsolutePath | None = Field(
+        default=None,
+        title="Known hosts",
+        description="File with the host's key; without it, ~/.ssh/known_hosts and the system's. "
+        "A key that is not in it is refused, never added.",
+    )
+    sudo: bool = Field(
+        default=False,
+        title="Use sudo",
+        description="Call the supervisor by 'sudo -n', for a user who is not root.",
+    )
+    connect_timeout_seconds: float = Field(
+        default=10,
+        gt=0,
+        le=300,
+        title="Connect time-out",
+        description="Longest wait for connecting, the banner, the login and a channel, each.",
+    )
+    link_patience_seconds: float = Field(
+        default=120,
+        ge=0,
+        title="Patience with the link",
+        description="How long a lost link is tried again before the host is called unreachable.",
+    )
+
+    def run(
+        self,
+        argv: Sequence[str],
+        *,
+        input: str | None = None,  # noqa: A002
+        timeout: float = 30,
+        repeatable: bool = False,
+    ) -> Ran:
+        """Run an argument vector on the host.
+
+        Args:
+            argv: The program and its arguments; quoted here, never by the caller.
+            input: Text for its standard input; never repeated in an error.
+            timeout: Seconds after which it is given up.
+            repeatable: Whether it may be sent again when the link was lost after it was sent.
+
+        Raises:
+            HostUnreachable: No link for `link_patience_seconds`, or it was lost under way.
+            HostKeyRejected: The host's key is not a known one.
+            AuthenticationRefused: The host refuses user or key.
+            CommandFailed: It did not end within `timeout`.
+        """
+        data = (input or "").encode()
+        again = Retrying(
+            retry=retry_if_exception(lambda error: _may_try_again(error, repeatable)),
+            stop=stop_after_delay(self.link_patience_seconds),
+            wait=wait_random_exponential(multiplier=0.5, max=5),
+            reraise=True,
+        )
+        return again(self._run_once, tuple(argv), data, timeout)
+
+    def put(self, data: bytes, path: str, mode: int = 0o644) -> None:
+        """Write a file on the host, atomically: it is there whole or not at all."""
+        new = f"{path}.new"
+        sudo = ("sudo", "-n") if self.sudo else ()
+        for argv, given in (
+            (("dd", f"of={new}", "conv=fsync", "status=none"), data),
+            (("chmod", f"{mode:o}", "--", new), b""),
+            (("mv", "-f", "-T", "--", new, path), b""),
+        ):
+            self._run_once((*sudo, *argv), given, 60).check()
+
+    def tunnel(self, port: int) -> AbstractContextManager[int]:
+        """Return a context that yields a local port leading to this port of the host."""
+        return tunnel.tunnel(self._link(), port)
+
+    def close(self) -> None:
+        """Close the connection; the next use opens one again."""
+        self._link().close()
+
+    def _link(self) -> connections.Link:
+        secret = self.passphrase.get_secret_value() if self.passphrase else None
+        return connections.link(
+            connections.Target(
+                address=self.address,
+                port=self.port,
+                user=self.user,
+                key_file=self.key_file,
+                known_hosts=self.known_hosts,
+                connect_seconds=self.connect_timeout_seconds,
+                passphrase=secret,
+            )
+        )
+
+    def _run_once(self, argv: tuple[str, ...], data: bytes, timeout: float) -> Ran:
+        link = self._link()
+        connection = link.connection()
+        began = time.monotonic()
+        try:
+            with _link_errors(link.target.name):
+                done = connection.run(
+                    shlex.join(argv),
+                    hide=True,
+                    warn=True,
+                    pty=False,
+                    in_stream=io.BytesIO(data),
+                    encoding="utf-8",
+                    timeout=timeout,
+                )
+        except CommandTimedOut as error:
+            if not link.alive():
+                raise _lost(link.target.name, "it is gone", sent=True) from error
+            raise _timed_out(argv, timeout, error.result) from None
+        if done.exited == -1 and not link.alive():
+            raise _lost(link.target.name, "it is gone", sent=True)
+        return Ran(argv, done.exited, done.stdout, done.stderr, time.monotonic() - began)
+
+
+@contextlib.contextmanager
+def _link_errors(name: str) -> Iterator[None]:
+    try:
+        yield
+    except (OSError, EOFError, SSHException, ThreadException) as error:
+        raise _lost(name, str(error) or type(error).__name__, sent=True) from error
+
+
+def _lost(name: str, why: str, *, sent: bool) -> HostUnreachable:
+    error = HostUnreachable(
+        f"The link to {name} was lost while a command ran: {why}.",
+        "Run it again: what was started on the host goes on there and is found by its name.",
+    )
+    error.address, error.sent = name, sent
+    return error
+
+
+def _timed_out(argv: tuple[str, ...], timeout: float, result: Any) -> CommandFailed:
+    error = CommandFailed(
+        f"{shlex.join(argv)[:200]} had not ended after {timeout:g} s.",
+        "Look on the host whether it still runs.",
+    )
+    error.argv = argv
+    error.stdout, error.stderr = result.stdout, result.stderr
+    return error
+
+
+def _may_try_again(error: BaseException, repeatable: bool) -> bool:
+    return isinstance(error, HostUnreachable) and (repeatable or not error.sent)

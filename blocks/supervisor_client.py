@@ -1,0 +1,200 @@
+"""The controller's side of the supervisor: put it there, ask it, wait for an operation."""
+
+import json
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from blocks.errors import CommandFailed, Refused, StillRunning
+from blocks.host import Host, Ran
+from blocks.supervisor_archive import archive
+
+PATH = "/usr/local/sbin/redeploy-supervisor"
+"""Where the supervisor lies on a host."""
+
+REFUSED_EXIT = 2
+_CALL_SECONDS = 60.0
+_FIRST_WAIT_SECONDS = 1.0
+_LONGEST_WAIT_SECONDS = 20.0
+
+State = Literal["running", "succeeded", "failed"]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What the host has recorded of an operation that has finished."""
+
+    operation: str
+    verb: str
+    state: State
+    attached: bool
+    started: float
+    finished: float | None
+    seconds: float | None
+    result: dict[str, Any] | None = None
+    error: dict[str, Any] | None = None
+    progress: dict[str, Any] | None = field(default=None, compare=False)
+
+    @property
+    def succeeded(self) -> bool:
+        """Whether the operation did what it was asked."""
+        return self.state == "succeeded"
+
+
+class Supervisor:
+    """The supervisor of one host.
+
+    Every call may be repeated: reading changes nothing, and the host runs an operation once
+    whoever asks and however often. So a lost link is answered by asking again.
+    """
+
+    def __init__(self, host: Host) -> None:
+        self.host = host
+
+    def install(self) -> str:
+        """Put the current supervisor on the host unless it is there; return its version.
+
+        Raises:
+            HostError: The host cannot be spoken to.
+            CommandFailed: The file could not be put there.
+        """
+        wanted = archive()
+        if self._installed_version() != wanted.version:
+            self.host.put(wanted.data, PATH, 0o755)
+        found = self._installed_version()
+        if found != wanted.version:
+            raise CommandFailed(
+                f"The supervisor at {PATH} does not run as version {wanted.version[:12]}.",
+                "Run `redeploy-supervisor version </dev/null` on the host: it needs Python 3.9+.",
+            )
+        return wanted.version
+
+    def call(
+        self, verb: str, payload: Mapping[str, Any], *, timeout: float = _CALL_SECONDS
+    ) -> dict[str, Any]:
+        """Ask the supervisor and return its answer.
+
+        Raises:
+            Refused: It refused; `kind` and `fields` say why. Nothing was changed.
+            CommandFailed: It is not there, or gave no answer.
+            HostError: The host cannot be spoken to.
+        """
+        ran = self._ask(verb, payload, timeout)
+        answer = _object(ran.stdout)
+        if ran.exit == REFUSED_EXIT and answer is not None and "error" in answer:
+            raise _refusal(answer["error"])
+        if ran.exit != 0 or answer is None:
+            ran.check()
+            raise CommandFailed(
+                f"The supervisor's answer to {verb} is not JSON: {ran.stdout[:200]!r}.",
+                "Check what else prints to a non-interactive SSH session of this host.",
+            )
+        return answer
+
+    def ensure(
+        self,
+        operation: str,
+        verb: str,
+        arguments: Mapping[str, Any],
+        *,
+        holder: str,
+        environment: str,
+        wait_seconds: float = _LONGEST_WAIT_SECONDS,
+        deadline_seconds: float | None = None,
+        on_progress: Callable[[dict[str, Any]], None] | None = None,
+    ) -> Outcome:
+        """Have an operation done once, and wait until it has finished.
+
+        Args:
+            operation: Its name, `<redeploy id>/<step>`; the same name is the same operation.
+            verb: What to do.
+            arguments: The verb's arguments.
+            holder: Who holds the lock on the environment.
+            environment: The environment's path.
+            wait_seconds: Longest wait of a single call; short ones come first.
+            deadline_seconds: Longest wait of all.
+            on_progress: Told the latest progress after every call that found it running.
+
+        Raises:
+            Refused: The supervisor would not start it.
+            StillRunning: It had not finished by the deadline; it goes on running.
+            HostError: The host cannot be spoken to.
+        """
+        request = {
+            "operation": operation,
+            "verb": verb,
+            "holder": holder,
+            "environment": environment,
+            "arguments": dict(arguments),
+        }
+        began = time.monotonic()
+        wait = min(_FIRST_WAIT_SECONDS, wait_seconds)
+        while True:
+            answer = self.call(
+                "ensure", {**request, "wait_seconds": wait}, timeout=wait + _CALL_SECONDS
+            )
+            outcome = _outcome(answer)
+            if outcome.state != "running":
+                return outcome
+            if on_progress is not None and outcome.progress:
+                on_progress(outcome.progress)
+            spent = time.monotonic() - began
+            if deadline_seconds is not None and spent >= deadline_seconds:
+                raise _still_running(operation, spent)
+            wait = min(wait * 2, wait_seconds)
+            if deadline_seconds is not None:
+                wait = min(wait, max(0.0, deadline_seconds - spent))
+
+    def _ask(self, verb: str, payload: Mapping[str, Any], timeout: float) -> Ran:
+        sudo = ("sudo", "-n") if self.host.sudo else ()
+        return self.host.run(
+            (*sudo, PATH, verb), input=json.dumps(payload), timeout=timeout, repeatable=True
+        )
+
+    def _installed_version(self) -> str | None:
+        ran = self._ask("version", {}, _CALL_SECONDS)
+        answer = _object(ran.stdout) if ran.exit == 0 else None
+        return str(answer["version"]) if answer and "version" in answer else None
+
+
+def _object(text: str) -> dict[str, Any] | None:
+    try:
+        value = json.loads(text)
+    except ValueError:
+        return None
+    return value if isinstance(value, dict) else None
+
+
+def _refusal(error: dict[str, Any]) -> Refused:
+    refused = Refused(str(error.get("message", "Refused.")), str(error.get("hint", "")))
+    refused.kind = str(error.get("kind", "unknown"))
+    refused.fields = {
+        key: value for key, value in error.items() if key not in ("kind", "message", "hint")
+    }
+    return refused
+
+
+def _outcome(answer: dict[str, Any]) -> Outcome:
+    return Outcome(
+        operation=answer["operation"],
+        verb=answer["verb"],
+        state=answer["state"],
+        attached=answer["attached"],
+        started=answer["started"],
+        finished=answer.get("finished"),
+        seconds=answer.get("seconds"),
+        result=answer.get("result"),
+        error=answer.get("error"),
+        progress=answer.get("progress"),
+    )
+
+
+def _still_running(operation: str, seconds: float) -> StillRunning:
+    error = StillRunning(
+        f"{operation} has not finished after {seconds:.0f} s.",
+        "Ask again under the same name; it is not started twice.",
+        "It goes on running on the host.",
+    )
+    error.operation, error.seconds = operation, seconds
+    return error
