@@ -81,7 +81,3 @@ class StillRunning(RedeployError):
 
     operation: str = ""
     seconds: float = 0.0
-
-
-class ConfigurationError(RedeployError):
-    """The configuration is missing or wrong; nothing was changed."""
