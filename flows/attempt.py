@@ -1,0 +1,57 @@
+"""One attempt: start, wait healthy; when it fails, find out why."""
+
+from prefect import flow
+from prefect.states import Completed, Failed, State
+
+from tasks.diagnose import find_cause
+from tasks.diagnosis.finding import Finding
+from tasks.errors import StepFailed
+from tasks.redeployment import Redeployment
+from tasks.restart import restart
+from tasks.start import Launched, start
+from tasks.wait_healthy import wait_healthy
+
+
+class AttemptFailed(StepFailed):
+    """A start that failed, and what diagnosis found.
+
+    Attributes:
+        finding: the diagnosis.
+    """
+
+    finding: Finding
+
+    @classmethod
+    def of(cls, failure: StepFailed, finding: Finding) -> "AttemptFailed":
+        """Return the failure of the attempt whose step failed."""
+        failed = cls(failure.step, failure.kind, failure.message, hint=failure.hint)
+        failed.finding = finding
+        return failed
+
+
+@flow(name="attempt", flow_run_name="{name}", persist_result=False)
+def attempt(number: int, name: str, version: str, gpu_baseline: dict[str, int]) -> State[None]:
+    """Start the service and follow it until it serves or has failed.
+
+    Args:
+        number: which attempt this is, from 1.
+        name: the run's name on the page, `attempt 1` or `attempt 1 (replayed)`.
+        version: what the service must say it is.
+        gpu_baseline: what others hold of each GPU of this service, in bytes, by index.
+
+    Returns:
+        A failed state's data is the `AttemptFailed`.
+    """
+    run = Redeployment.current()
+    launched: Launched | None = None
+    with run.in_phase(f"attempt-{number}"):
+        try:
+            launched = start(run, gpu_baseline) if number == 1 else restart(run, gpu_baseline)
+            wait_healthy(run, launched, version)
+        except StepFailed as failure:
+            finding = find_cause(run, failure, launched)
+            return Failed(
+                message=f"{failure.step}: {failure.message} {finding.explanation}",
+                data=AttemptFailed.of(failure, finding),
+            )
+    return Completed(message=f"{name}: serving {version}.")

@@ -1,0 +1,34 @@
+"""The way back: the same switch the other way, with the same wait."""
+
+from prefect import flow
+from prefect.states import Completed, Failed, State
+
+from tasks.errors import StepFailed
+from tasks.redeployment import Redeployment
+from tasks.restart import restart
+from tasks.roll_back import switch_back
+from tasks.stop import stop
+from tasks.wait_healthy import wait_healthy
+
+PHASE = "roll-back"
+
+
+@flow(name="roll back", flow_run_name="roll back to {version}", persist_result=False)
+def roll_back(version: str, gpu_baseline: dict[str, int], switched: bool) -> State[None]:
+    """Bring the service back on the release it came from.
+
+    Args:
+        version: the version to come back to.
+        gpu_baseline: what others hold of each GPU of this service, in bytes, by index.
+        switched: whether the new environment was put in place.
+    """
+    run = Redeployment.current()
+    with run.in_phase(PHASE):
+        try:
+            stop(run)
+            if switched:
+                switch_back(run)
+            wait_healthy(run, restart(run, gpu_baseline), version)
+        except StepFailed as failure:
+            return Failed(message=str(failure), data=failure)
+    return Completed(message=f"Serving {version} again.")

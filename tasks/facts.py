@@ -1,0 +1,137 @@
+"""What the supervisor says about a host, typed (docs/supervisor.md, *Facts*)."""
+
+from pydantic import BaseModel, ConfigDict
+
+
+class _Fact(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+
+class HostFacts(_Fact):
+    """The machine."""
+
+    name: str
+    os: str
+    kernel: str
+    machine: str
+    python: str
+    boot_id: str
+    time: float
+
+
+class UvFacts(_Fact):
+    """The uv that will install."""
+
+    path: str
+    version: str
+
+
+class UnitFacts(_Fact):
+    """The systemd unit as `systemctl show` and `cat` have it."""
+
+    load_state: str
+    active_state: str
+    sub_state: str
+    result: str
+    exec_main_status: int | None = None
+    main_pid: int | None = None
+    invocation_id: str | None = None
+    n_restarts: int = 0
+    user: str | None = None
+    fragment: str | None = None
+    drop_ins: list[str] = []
+    environment_files: list[str] = []
+    exec_start: list[list[str]] = []
+
+    @property
+    def exists(self) -> bool:
+        """Whether systemd knows the unit: an unknown one also says Result=success."""
+        return self.load_state == "loaded"
+
+
+class PackageFacts(_Fact):
+    """One installed distribution, its name normalised."""
+
+    name: str
+    version: str
+    requires: list[str] = []
+    installer: str | None = None
+    origin: str | None = None
+
+
+class EnvironmentFacts(_Fact):
+    """The Python environment."""
+
+    path: str
+    exists: bool
+    owner: str | None = None
+    python: str | None = None
+    python_version: str | None = None
+    filesystem: str | None = None
+    free_bytes: int | None = None
+    used_bytes: int | None = None
+    packages: list[PackageFacts] = []
+
+    def versions(self) -> dict[str, str]:
+        """Return the installed versions by name."""
+        return {package.name: package.version for package in self.packages}
+
+
+class ModelFacts(_Fact):
+    """The model's folder."""
+
+    path: str
+    exists: bool
+    problem: str | None = None
+
+
+class GpuProcess(_Fact):
+    """A process that holds memory of a GPU, in bytes."""
+
+    pid: int
+    memory: int | None = None
+    ours: bool = False
+    command: str | None = None
+
+
+class Gpu(_Fact):
+    """One GPU, memory in bytes."""
+
+    index: int
+    name: str
+    memory_total: int
+    memory_used: int
+    processes: list[GpuProcess] = []
+
+    @property
+    def baseline(self) -> int:
+        """Return the memory in use that is not this service's, in bytes."""
+        ours = sum(process.memory or 0 for process in self.processes if process.ours)
+        return max(0, self.memory_used - ours)
+
+
+class GpuFacts(_Fact):
+    """The driver and its GPUs."""
+
+    driver: str | None = None
+    problem: str | None = None
+    gpus: list[Gpu] = []
+
+
+class Facts(_Fact):
+    """One look at a host, a service and its environment."""
+
+    host: HostFacts
+    uv: UvFacts | None = None
+    unit: UnitFacts
+    environment: EnvironmentFacts
+    model: ModelFacts | None = None
+    gpus: GpuFacts = GpuFacts()
+
+    def gpu_baseline(self) -> dict[str, int]:
+        """Return the memory that others hold on each GPU this service uses, in bytes, by index."""
+        return {
+            str(gpu.index): gpu.baseline
+            for gpu in self.gpus.gpus
+            if any(process.ours for process in gpu.processes)
+        }

@@ -1,0 +1,40 @@
+"""Hold the environment: one redeploy at a time, with who, why and when, on the host."""
+
+from blocks.errors import Refused
+from blocks.settings import Settings
+from tasks.errors import StepFailed
+from tasks.redeployment import Redeployment
+from tasks.steps import step
+
+
+@step("lock")
+def lock(run: Redeployment) -> None:
+    """Bring the supervisor up to date and take the environment's lock for this redeploy.
+
+    Raises:
+        StepFailed: somebody else holds it.
+    """
+    run.supervisor.install()
+    take(run)
+
+
+def take(run: Redeployment) -> None:
+    """Take or renew the lock; a resumed run, whose task answers from its result, does so too."""
+    payload = {
+        "environment": run.service.environment,
+        "holder": run.id,
+        "who": run.request.requested_by or "unnamed",
+        "why": run.request.reason or f"redeploy to {run.request.target}",
+        "lease_seconds": Settings().lease_seconds,
+    }
+    try:
+        answer = run.supervisor.call("lock", payload)
+    except Refused as refused:
+        raise StepFailed.of("lock", refused) from refused
+    if answer.get("taken_over"):
+        run.say(f"Took over the lock of a redeploy that fell silent: {answer['taken_over']}")
+
+
+def give_back(run: Redeployment) -> None:
+    """Give the lock back; not an error when it is gone."""
+    run.supervisor.call("unlock", {"environment": run.service.environment, "holder": run.id})

@@ -1,0 +1,141 @@
+"""The plan: which wheel, which packages, what is out of step. Changes nothing on the host."""
+
+import httpx
+
+from blocks.settings import Settings
+from tasks import report
+from tasks.artifacts import publish
+from tasks.errors import PlanRefused
+from tasks.facts import Facts
+from tasks.packages.diff import diff
+from tasks.packages.families import Installed, marker_environment, skews
+from tasks.packages.index import NoWheel, Wheel, find_wheel
+from tasks.packages.versions import commit_delta
+from tasks.planned import Plan
+from tasks.redeployment import Redeployment
+from tasks.request import Request, SkewPolicy, Strategy
+from tasks.steps import POLICIES, step
+
+_SPARE_BYTES = 512 * 1024**2
+_NOTHING_CHANGED = "Nothing was changed on the host."
+
+
+@step("plan")
+def make_plan(run: Redeployment, facts: Facts) -> Plan:
+    """Resolve the target exactly and compare it with what is there.
+
+    The first plan of a redeploy is recorded on the host; a resumed run gets that one back.
+
+    Raises:
+        PlanRefused: the redeploy would fail, or asks for what is not there yet.
+        StepFailed: the packages cannot be resolved.
+    """
+    refuse_if(not_there_yet(run.request))
+    plan = Plan.model_validate(
+        run.do("plan", "remember", {"document": _draw_up(run, facts).model_dump(mode="json")})[
+            "document"
+        ]
+    )
+    publish(run, "plan", report.plan_page(plan), f"{plan.before} → {plan.after}")
+    refuse_if(objection(plan, run.request, facts))
+    run.say(
+        f"{plan.before} → {plan.after}: {len(plan.locked)} packages, "
+        f"{len(plan.changes.left_behind)} left behind, commits: {plan.delta.count or 'unknown'}"
+    )
+    return plan
+
+
+def not_there_yet(request: Request) -> str | None:
+    """Return the sentence for a wish that this version cannot grant, or None."""
+    if request.strategy is Strategy.STAGED:
+        return "The staged strategy is not there yet; use classic."
+    if request.skew is SkewPolicy.REPAIR:
+        return "Repairing a skew in the staging is not there yet; use refuse or proceed."
+    return None
+
+
+def objection(plan: Plan, request: Request, facts: Facts) -> str | None:
+    """Return why this plan must not be carried out, or None."""
+    fatal = [skew for skew in plan.skews if skew.fatal]
+    if fatal and request.skew is not SkewPolicy.PROCEED:
+        return f"Packages will be out of step: {' '.join(skew.sentence for skew in fatal)}"
+    free, used = facts.environment.free_bytes, facts.environment.used_bytes
+    if free is not None and used is not None and free < used + _SPARE_BYTES:
+        return (
+            f"The copy of {facts.environment.path} needs {(used + _SPARE_BYTES) / 1e9:.1f} GB; "
+            f"{free / 1e9:.1f} GB are free."
+        )
+    return None
+
+
+def refuse_if(objection_: str | None) -> None:
+    """Raise PlanRefused with an objection, if there is one."""
+    if objection_:
+        raise PlanRefused(objection_, hint=_NOTHING_CHANGED)
+
+
+def predicted(facts: Facts, locked: dict[str, str]) -> list[Installed]:
+    """Return the packages as they will be: the locked ones, and those that stay.
+
+    What a new version requires is not known before it is downloaded; uv has resolved that. What
+    stays keeps its requirements.
+    """
+    kept = [package for package in facts.environment.packages if package.name not in locked]
+    return [Installed(name, version, ()) for name, version in locked.items()] + [
+        Installed(package.name, package.version, tuple(package.requires)) for package in kept
+    ]
+
+
+def markers(facts: Facts) -> dict[str, str]:
+    """Return the values that requirements' markers have in this environment."""
+    python = facts.environment.python_version or facts.host.python
+    return marker_environment(python=python, machine=facts.host.machine)
+
+
+def _draw_up(run: Redeployment, facts: Facts) -> Plan:
+    wheel = _wheel(run, facts)
+    service = run.service
+    resolved = run.do(
+        "plan",
+        "resolve",
+        {
+            "environment": service.environment,
+            "requirements": [f"{service.distribution} @ {wheel.url}"],
+            "constraints": [],
+            "indexes": service.indexes,
+            "find_links": [],
+        },
+        operation="resolve",
+        deadline_seconds=POLICIES["plan"].deadline_seconds,
+    )
+    locked: dict[str, str] = resolved["packages"]
+    installed = facts.environment.versions()
+    return Plan(
+        before=installed[service.distribution],
+        after=locked[service.distribution],
+        wheel=wheel,
+        lock=resolved["lock"],
+        locked=locked,
+        changes=diff(installed, {**installed, **locked}, locked),
+        delta=commit_delta(installed[service.distribution], locked[service.distribution]),
+        skews=skews(predicted(facts, locked), markers(facts)),
+    )
+
+
+def _wheel(run: Redeployment, facts: Facts) -> Wheel:
+    service = run.service
+    timeout = Settings().index_timeout_seconds
+    transport = httpx.HTTPTransport(retries=3)
+    with httpx.Client(timeout=timeout, follow_redirects=True, transport=transport) as client:
+        try:
+            return find_wheel(
+                client,
+                service.wheel_index,
+                run.request.target,
+                machine=facts.host.machine,
+                python=facts.environment.python_version or facts.host.python,
+                distribution=service.distribution,
+                variant=service.variant,
+            )
+        except NoWheel as error:
+            raise PlanRefused(error.message, hint=error.hint or _NOTHING_CHANGED) from error

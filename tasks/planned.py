@@ -1,0 +1,32 @@
+"""The plan as data."""
+
+from pydantic import BaseModel
+
+from tasks.packages.diff import PackageDiff
+from tasks.packages.families import Skew
+from tasks.packages.index import Wheel
+from tasks.packages.versions import CommitDelta
+
+
+class Plan(BaseModel):
+    """What a redeploy will do.
+
+    Attributes:
+        before: the version that is installed.
+        after: the version that will be.
+        wheel: where it comes from.
+        lock: every package with its hashes, as uv writes it.
+        locked: the lock's versions by name.
+        changes: what becomes of each package, those that stay behind included.
+        delta: the commits between the two versions.
+        skews: packages that will be out of step.
+    """
+
+    before: str
+    after: str
+    wheel: Wheel
+    lock: str
+    locked: dict[str, str]
+    changes: PackageDiff
+    delta: CommitDelta
+    skews: list[Skew]

@@ -1,0 +1,112 @@
+"""Write down on the host, and on the run's page, what a redeploy did."""
+
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+from tasks import report
+from tasks.artifacts import publish
+from tasks.cleanup import Cleaned
+from tasks.diagnosis.finding import Finding, Remedy
+from tasks.errors import StepFailed
+from tasks.facts import Facts
+from tasks.packages.diff import diff
+from tasks.planned import Plan
+from tasks.redeployment import Redeployment
+from tasks.release import AttemptRecord, ReleaseRecord, Result
+from tasks.steps import POLICIES, step
+from tasks.timing import Operation, down_time, steps_of
+
+
+@dataclass
+class Story:
+    """What is known of a redeploy so far."""
+
+    before: Facts
+    plan: Plan
+    cleaned: Cleaned = field(default_factory=Cleaned)
+    previous: str | None = None
+    attempts: list[AttemptRecord] = field(default_factory=list)
+    benchmark: dict[str, Any] | None = None
+
+    def healthy(self, number: int) -> None:
+        """Remember an attempt that serves."""
+        self.attempts.append(AttemptRecord(number=number, outcome="healthy"))
+
+    def failed(
+        self, number: int, failure: StepFailed, finding: Finding, remedy: Remedy | None
+    ) -> None:
+        """Remember an attempt that failed, and the remedy that follows, if any."""
+        self.attempts.append(
+            AttemptRecord(
+                number=number,
+                outcome="failed",
+                failed_step=failure.step,
+                kind=finding.kind,
+                cause=finding.cause,
+                rule=finding.rule,
+                remedy=list(remedy.packages) if remedy else None,
+            )
+        )
+
+
+@step("record")
+def record(run: Redeployment, story: Story, result: Result, verdict: str) -> ReleaseRecord:
+    """Record the redeploy on the host and publish its pages.
+
+    Raises:
+        StepFailed: the host could not write the record.
+    """
+    written = _write_up(run, story, result, verdict)
+    run.do(
+        "record",
+        "record",
+        {"record": written.model_dump(mode="json")},
+        deadline_seconds=POLICIES["record"].deadline_seconds,
+    )
+    publish(run, "release", report.release_page(written), verdict)
+    if written.attempts:
+        publish(run, "attempts", report.attempts_page(written.attempts), verdict)
+    return written
+
+
+def _write_up(run: Redeployment, story: Story, result: Result, verdict: str) -> ReleaseRecord:
+    asked = {"prefix": run.id}
+    operations = [
+        Operation.model_validate(one)
+        for one in run.supervisor.call("operations", asked)["operations"]
+    ]
+    now = Facts.model_validate(run.supervisor.call("facts", run.service.location()))
+    installed = story.before.environment.versions()
+    request, service, plan = run.request, run.service, story.plan
+    return ReleaseRecord(
+        id=run.id,
+        time=datetime.now(UTC).isoformat(timespec="seconds"),
+        service=request.service,
+        host=story.before.host.name,
+        unit=service.unit,
+        environment=service.environment,
+        distribution=service.distribution,
+        target=request.target,
+        strategy=request.strategy,
+        skew=request.skew,
+        who=request.requested_by,
+        why=request.reason,
+        result=result,
+        verdict=verdict,
+        before=plan.before,
+        after=plan.after,
+        delta=plan.delta,
+        changes=diff(installed, now.environment.versions(), plan.locked),
+        locked=len(plan.locked),
+        packages=len(now.environment.packages),
+        files_removed=[file.path for file in story.cleaned.removed],
+        bytes_removed=story.cleaned.bytes,
+        attempts=story.attempts,
+        steps=steps_of(run.id, operations, run.times),
+        seconds=operations[-1].finished - operations[0].started,
+        stopped_seconds=down_time(operations),
+        benchmark=story.benchmark,
+        previous=story.previous,
+        lock=plan.lock,
+    )

@@ -1,0 +1,133 @@
+"""One redeploy under way: what was asked for, the door to its host, and the time it took."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any
+
+from prefect.logging import get_run_logger
+from pydantic import BaseModel
+
+from blocks.errors import Refused
+from blocks.host import Host
+from blocks.service import Service
+from blocks.supervisor_client import Outcome, Supervisor
+from tasks.errors import StepFailed
+from tasks.request import Request
+
+_current: ContextVar["Redeployment"] = ContextVar("redeployment")
+
+
+class StepTime(BaseModel):
+    """How long one step took as the flow saw it, in seconds."""
+
+    phase: str
+    step: str
+    seconds: float
+
+
+class Redeployment:
+    """One redeploy under way. Opaque to Prefect: neither a dataclass nor a model."""
+
+    def __init__(self, id_: str, request: Request, service: Service) -> None:
+        self.id = id_
+        self.request = request
+        self.service = service
+        self.host: Host = service.host
+        self.supervisor = Supervisor(service.host)
+        self.phase = ""
+        self.times: list[StepTime] = []
+
+    @property
+    def short_id(self) -> str:
+        """The first eight digits of the id, for names of folders."""
+        return self.id[:8]
+
+    @classmethod
+    def current(cls) -> "Redeployment":
+        """Return the redeploy that the running flow belongs to."""
+        return _current.get()
+
+    @contextmanager
+    def opened(self) -> Iterator["Redeployment"]:
+        """Make this the current redeploy; its connection is closed at the end."""
+        token = _current.set(self)
+        try:
+            yield self
+        finally:
+            _current.reset(token)
+            self.host.close()
+
+    @contextmanager
+    def in_phase(self, phase: str) -> Iterator[None]:
+        """Name the operations of this block `<id>/<phase>/<step>`."""
+        outer, self.phase = self.phase, phase
+        try:
+            yield
+        finally:
+            self.phase = outer
+
+    def attempt_name(self, number: int) -> str:
+        """Return the name of an attempt's page; one that the host has a verdict on is a replay."""
+        asked = {"prefix": f"{self.id}/attempt-{number}"}
+        done = self.supervisor.call("operations", asked)["operations"]
+        over = any(one["verb"] == "watch" and one["state"] != "running" for one in done)
+        return f"attempt {number} (replayed)" if over else f"attempt {number}"
+
+    def operation(self, name: str) -> str:
+        """Return the full name of an operation of the current phase."""
+        return "/".join(part for part in (self.id, self.phase, name) if part)
+
+    def do(
+        self,
+        step: str,
+        verb: str,
+        arguments: dict[str, Any],
+        *,
+        operation: str | None = None,
+        deadline_seconds: float | None = None,
+        on_progress: Callable[[dict[str, Any]], None] | None = None,
+    ) -> dict[str, Any]:
+        """Have one operation done on the host, once, and return its result.
+
+        Args:
+            step: the step it belongs to.
+            verb: the supervisor's verb.
+            arguments: the verb's arguments.
+            operation: the operation's own name where a step has several; default: the step's.
+            deadline_seconds: how long it may take on the host.
+            on_progress: called with each progress that the host reports.
+
+        Raises:
+            StepFailed: the operation failed, now or when it was first done.
+        """
+        try:
+            outcome = self.supervisor.ensure(
+                self.operation(operation or step),
+                verb,
+                arguments,
+                holder=self.id,
+                environment=self.service.environment,
+                deadline_seconds=deadline_seconds,
+                on_progress=on_progress,
+            )
+        except Refused as refused:
+            raise StepFailed.of(step, refused) from refused
+        return _result(step, outcome)
+
+    def say(self, message: str) -> None:
+        """Write one line into the run's log."""
+        get_run_logger().info("%s", message)
+
+    def took(self, step: str, seconds: float) -> None:
+        """Remember how long a step took, as the flow saw it."""
+        self.times.append(StepTime(phase=self.phase, step=step, seconds=seconds))
+
+
+def _result(step: str, outcome: Outcome) -> dict[str, Any]:
+    if outcome.error is None:
+        return outcome.result or {}
+    fields = dict(outcome.error)
+    kind = str(fields.pop("kind", "failed"))
+    message = str(fields.pop("message", "The operation failed."))
+    raise StepFailed(step, kind, message, hint=str(fields.pop("hint", "")), **fields)

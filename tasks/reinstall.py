@@ -1,0 +1,36 @@
+"""Build the new environment as a complete sibling of the old one."""
+
+from pydantic import BaseModel
+
+from tasks.planned import Plan
+from tasks.redeployment import Redeployment
+from tasks.steps import POLICIES, step
+
+
+class Staged(BaseModel):
+    """The sibling environment: its folder and what is installed in it."""
+
+    sibling: str
+    packages: dict[str, str]
+
+
+@step("reinstall")
+def reinstall(run: Redeployment, plan: Plan) -> Staged:
+    """Reinstall every locked package in a copy of the environment beside it.
+
+    Raises:
+        StepFailed: uv failed; the environment itself is untouched.
+    """
+    arguments = {
+        "environment": run.service.environment,
+        "release": run.short_id,
+        "lock": plan.lock,
+        "indexes": run.service.indexes,
+        "find_links": [],
+    }
+    result = run.do(
+        "reinstall", "stage", arguments, deadline_seconds=POLICIES["reinstall"].deadline_seconds
+    )
+    staged = Staged.model_validate(result)
+    run.say(f"{len(plan.locked)} packages reinstalled, {len(staged.packages)} in {staged.sibling}")
+    return staged

@@ -1,0 +1,69 @@
+"""The record of a redeploy, kept on the host: the release and how it came to be."""
+
+from typing import Any, Literal
+
+from pydantic import BaseModel
+
+from tasks.packages.diff import PackageDiff
+from tasks.packages.versions import CommitDelta
+
+Result = Literal["live", "live, benchmark failed", "rolled back", "down", "nothing changed"]
+
+
+class StepRecord(BaseModel):
+    """One step: how long the flow waited for it and how long the host worked, in seconds.
+
+    `seconds` is None for a step that a resumed run found finished.
+    """
+
+    phase: str
+    step: str
+    outcome: Literal["ok", "failed"]
+    seconds: float | None
+    host_seconds: float
+
+
+class AttemptRecord(BaseModel):
+    """One attempt to start: what failed in it, why, and what cured it."""
+
+    number: int
+    outcome: Literal["healthy", "failed"]
+    failed_step: str | None = None
+    kind: str | None = None
+    cause: str | None = None
+    rule: str | None = None
+    remedy: list[str] | None = None
+
+
+class ReleaseRecord(BaseModel):
+    """What a redeploy did."""
+
+    id: str
+    time: str
+    service: str
+    host: str
+    unit: str
+    environment: str
+    distribution: str
+    target: str
+    strategy: str
+    skew: str
+    who: str
+    why: str
+    result: Result
+    verdict: str
+    before: str
+    after: str
+    delta: CommitDelta
+    changes: PackageDiff
+    locked: int
+    packages: int
+    files_removed: list[str] = []
+    bytes_removed: int = 0
+    attempts: list[AttemptRecord] = []
+    steps: list[StepRecord] = []
+    seconds: float = 0
+    stopped_seconds: float | None = None
+    benchmark: dict[str, Any] | None = None
+    previous: str | None = None
+    lock: str = ""

@@ -1,0 +1,172 @@
+"""The pages of a redeploy, as markdown: plan, diagnosis, attempts, release. Pure."""
+
+from collections.abc import Sequence
+
+from tasks.diagnosis.finding import Finding
+from tasks.errors import StepFailed
+from tasks.markdown import fenced, inert, table
+from tasks.packages.diff import PackageChange, PackageDiff
+from tasks.packages.versions import CommitDelta
+from tasks.planned import Plan
+from tasks.release import AttemptRecord, ReleaseRecord
+
+
+def plan_page(plan: Plan) -> str:
+    """Return the plan: the wheel, the commits, what moves and what is out of step."""
+    skewed = "\n".join(f"- {inert(skew.sentence)}" for skew in plan.skews) or "None."
+    return "\n\n".join(
+        [
+            f"# {inert(plan.before)} → {inert(plan.after)}",
+            f"Wheel {inert(plan.wheel.filename)}, commit {inert(plan.wheel.commit or 'unknown')}. "
+            f"{commits(plan.delta)}",
+            "## Out of step",
+            skewed,
+            "## Packages",
+            packages(plan.changes),
+        ]
+    )
+
+
+def diagnosis_page(finding: Finding, failure: StepFailed) -> str:
+    """Return a diagnosis: cause, how sure, what to do, and the service's last lines."""
+    last = "\n".join(str(line) for line in failure.fields.get("last_lines", []))
+    remedy = finding.remedy
+    return "\n\n".join(
+        [
+            f"# {inert(finding.explanation)}",
+            table(
+                ("what", ""),
+                [
+                    ("step", failure.step),
+                    ("how it ended", failure.message),
+                    ("kind", finding.kind),
+                    ("rule", finding.rule or "none"),
+                    ("how sure", finding.confidence),
+                    ("remedy", " ".join(remedy.packages) if remedy else "none"),
+                    ("for you to do", finding.advice),
+                ],
+            ),
+            "## Evidence",
+            fenced("\n".join(finding.evidence) or "nothing in the journal"),
+            "## The service's last lines",
+            fenced(last or "none"),
+        ]
+    )
+
+
+def attempts_page(attempts: Sequence[AttemptRecord]) -> str:
+    """Return the attempts as a table."""
+    return table(
+        ("attempt", "outcome", "failed in", "cause", "rule", "remedy"),
+        [
+            (
+                one.number,
+                one.outcome,
+                one.failed_step,
+                one.cause,
+                one.rule,
+                " ".join(one.remedy or []),
+            )
+            for one in attempts
+        ],
+    )
+
+
+def release_page(record: ReleaseRecord) -> str:
+    """Return the whole story on one page."""
+    parts = [
+        f"# {inert(record.verdict)}",
+        table(
+            ("what", ""),
+            [
+                ("service", f"{record.unit} on {record.host}"),
+                ("environment", record.environment),
+                ("who", record.who),
+                ("why", record.why),
+                ("took", duration(record.seconds)),
+                ("stopped for", duration(record.stopped_seconds)),
+                ("debug files removed", _removed(record)),
+            ],
+        ),
+        commits(record.delta),
+        "## Steps",
+        steps(record),
+        "## Attempts",
+        attempts_page(record.attempts),
+        "## Packages",
+        packages(record.changes),
+    ]
+    if record.benchmark:
+        parts += ["## Benchmark", benchmark(record.benchmark)]
+    return "\n\n".join(parts)
+
+
+def steps(record: ReleaseRecord) -> str:
+    """Return where the time went, a row a step."""
+    return table(
+        ("step", "outcome", "took", "host", "our overhead"),
+        [
+            (
+                f"{one.phase} {one.step}".strip(),
+                one.outcome,
+                duration(one.seconds),
+                duration(one.host_seconds),
+                duration(None if one.seconds is None else one.seconds - one.host_seconds),
+            )
+            for one in record.steps
+        ],
+    )
+
+
+def packages(changes: PackageDiff) -> str:
+    """Return the moves as a table under a line that counts them."""
+    moved = [one for one in changes.changes if one.change not in ("reinstalled", "left")]
+    counts = (
+        f"{len(changes.locked)} installed: {len(changes.ups)} up, {len(changes.downs)} down, "
+        f"{len(changes.added)} added, {len(changes.reinstalled)} at the same version. "
+        f"{len(changes.removed)} removed. Left behind: {_names(changes.left_behind)}."
+    )
+    rows = [(one.name, one.before, one.after, one.change) for one in moved]
+    return f"{counts}\n\n{table(('package', 'before', 'after', 'change'), rows)}"
+
+
+def commits(delta: CommitDelta) -> str:
+    """Return the commit delta as a sentence."""
+    link = f" [Compare]({delta.compare_url})" if delta.compare_url else ""
+    if delta.count is None:
+        return f"Commits: unknown. {inert(delta.why)}{link}"
+    return f"{delta.count} commits.{link}"
+
+
+def benchmark(measured: dict[str, object]) -> str:
+    """Return the figures of a benchmark that people compare."""
+    wanted = [
+        ("completed", "requests"),
+        ("request_throughput", "requests/s"),
+        ("output_throughput", "tokens/s out"),
+        *((f"{how}_{what}_ms", f"{what.upper()} {how}, ms") for what in ("ttft", "tpot", "itl")
+          for how in ("median", "p99")),
+    ]
+    rows = [
+        (label, f"{value:.2f}" if isinstance(value, float) else value)
+        for name, label in wanted
+        if (value := measured.get(name)) is not None
+    ]
+    return table(("figure", "value"), rows)
+
+
+def duration(seconds: float | None) -> str:
+    """Return seconds in words; a dash for what is not known."""
+    if seconds is None:
+        return "–"
+    if seconds < 120:
+        return f"{seconds:.1f} s"
+    return f"{seconds // 60:.0f} min {seconds % 60:.0f} s"
+
+
+def _names(changes: Sequence[PackageChange]) -> str:
+    return ", ".join(inert(f"{one.name} {one.after}") for one in changes) or "none"
+
+
+def _removed(record: ReleaseRecord) -> str:
+    return f"{len(record.files_removed)} ({record.bytes_removed / 1e6:.1f} MB)"

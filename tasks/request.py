@@ -1,0 +1,65 @@
+"""What an operator asks for. This one model is the form, the API and the command line."""
+
+from enum import StrEnum
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from blocks.types import ServiceName
+
+TARGET = r"^(nightly|[0-9a-f]{7,40}|\d+(\.\d+)*[0-9A-Za-z.+!_-]*)$"
+
+
+class Strategy(StrEnum):
+    """When the service is stopped."""
+
+    CLASSIC = "classic"
+    STAGED = "staged"
+
+
+class SkewPolicy(StrEnum):
+    """What happens when the plan finds packages out of step."""
+
+    REFUSE = "refuse"
+    PROCEED = "proceed"
+    REPAIR = "repair"
+
+
+class Request(BaseModel):
+    """One redeploy."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    service: ServiceName = Field(title="Service", description="The name of a saved service block.")
+    target: str = Field(
+        "nightly",
+        title="Target",
+        pattern=TARGET,
+        max_length=120,
+        description="`nightly`, an exact version, or a commit (7 to 40 hex digits).",
+    )
+    strategy: Strategy = Field(
+        Strategy.CLASSIC,
+        title="Strategy",
+        description="`classic` stops the service, then installs. `staged` is not there yet.",
+    )
+    skew: SkewPolicy = Field(
+        SkewPolicy.REFUSE,
+        title="Packages out of step",
+        description="`refuse` stops before the service is touched; `proceed` goes on knowingly. "
+        "`repair` is not there yet.",
+    )
+    plan_only: bool = Field(
+        False, title="Plan only", description="Show what would happen and change nothing."
+    )
+    attempts: int = Field(
+        3, title="Attempts", ge=1, le=5, description="How many starts before the way back."
+    )
+    benchmark: bool = Field(True, title="Benchmark", description="Run `vllm bench serve` at the end.")
+    reason: str = Field("", title="Reason", max_length=500, description="Why; kept in the record.")
+    requested_by: str = Field("", title="Requested by", max_length=100, description="Who asks.")
+    resume: str | None = Field(
+        None,
+        title="Resume",
+        pattern=r"^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$",
+        description="The id of a redeploy that was cut off: go on where its host's record ends.",
+    )

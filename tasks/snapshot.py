@@ -1,0 +1,46 @@
+"""Read the host as it is before anything changes; the restore point of this redeploy."""
+
+from tasks.errors import StepFailed
+from tasks.facts import Facts
+from tasks.redeployment import Redeployment
+from tasks.steps import step
+
+
+@step("snapshot")
+def snapshot(run: Redeployment) -> Facts:
+    """Return the facts of the host, recorded there under this redeploy.
+
+    Raises:
+        StepFailed: the unit or the environment is not what the service says.
+    """
+    facts = Facts.model_validate(run.do("snapshot", "facts", run.service.location()))
+    problem = unusable(facts, run.service.distribution)
+    if problem:
+        raise StepFailed("snapshot", "not-as-configured", problem, hint="Nothing was changed.")
+    run.say(
+        f"{facts.host.name}: {run.service.distribution} "
+        f"{facts.environment.versions()[run.service.distribution]}, "
+        f"{len(facts.environment.packages)} packages, unit {facts.unit.active_state}, "
+        f"{gpus_in_words(facts)}"
+    )
+    return facts
+
+
+def unusable(facts: Facts, distribution: str) -> str | None:
+    """Return why this host cannot be redeployed as configured, or None."""
+    if not facts.unit.exists:
+        return f"systemd has no such unit (LoadState={facts.unit.load_state})."
+    if not facts.environment.exists or facts.environment.python is None:
+        return f"{facts.environment.path} is not a Python environment."
+    if distribution not in facts.environment.versions():
+        return f"{distribution} is not installed in {facts.environment.path}."
+    if facts.uv is None:
+        return "There is no uv on the host."
+    return None
+
+
+def gpus_in_words(facts: Facts) -> str:
+    """Return the GPUs in a few words."""
+    if not facts.gpus.gpus:
+        return "no GPU"
+    return f"{len(facts.gpus.gpus)} GPUs ({facts.gpus.gpus[0].name}), driver {facts.gpus.driver}"

@@ -1,0 +1,50 @@
+"""Start the service: its GPUs free, units reloaded, earlier failures forgotten."""
+
+from pydantic import BaseModel
+
+from tasks.redeployment import Redeployment
+from tasks.steps import step
+
+_TOLERANCE_BYTES = 512 * 1024**2
+_MARGIN_SECONDS = 120
+
+
+class Launched(BaseModel):
+    """A start that systemd accepted: which invocation, and when (seconds since 1970)."""
+
+    invocation: str
+    started: float
+    gpus_waited_seconds: float = 0
+
+
+@step("start")
+def start(run: Redeployment, gpu_baseline: dict[str, int]) -> Launched:
+    """Start the unit for the first time in this redeploy.
+
+    Args:
+        run: the redeploy.
+        gpu_baseline: what others hold of each GPU of this service, in bytes, by index.
+
+    Raises:
+        StepFailed: a GPU is still held, or systemd refused.
+    """
+    return launch(run, "start", gpu_baseline)
+
+
+def launch(run: Redeployment, step_name: str, gpu_baseline: dict[str, int]) -> Launched:
+    """Have the unit started as an operation of some step."""
+    service = run.service
+    arguments = {
+        "unit": service.unit,
+        "baseline": gpu_baseline,
+        "gpu_wait_seconds": service.gpu_wait_seconds,
+        "tolerance_bytes": _TOLERANCE_BYTES,
+    }
+    result = run.do(
+        step_name,
+        "start",
+        arguments,
+        operation="start",
+        deadline_seconds=service.gpu_wait_seconds + _MARGIN_SECONDS,
+    )
+    return Launched.model_validate(result)

@@ -1,0 +1,107 @@
+"""The steps of a redeploy: how long each may take, what is tried again, what a person sees.
+
+A step is a Prefect task. Its result is kept under a key of our own (redeploy, attempt, step), so
+that a resumed run shows finished steps as they were; what acts asks the host's operation log.
+"""
+
+import functools
+from collections.abc import Callable
+from dataclasses import dataclass
+from time import monotonic
+from typing import Any, Concatenate, ParamSpec, TypeVar
+
+from prefect import task
+from prefect.cache_policies import CacheKeyFnPolicy
+from prefect.context import TaskRunContext
+from prefect.states import Failed, State
+
+from blocks.errors import RedeployError
+from tasks.redeployment import Redeployment
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+LINK = "a lost link, until the host's link_patience_seconds have passed"
+
+
+@dataclass(frozen=True)
+class Policy:
+    """What holds for one step.
+
+    Attributes:
+        deadline_seconds: how long its operation may take on the host; None: the service says.
+        again: which errors are transient and tried again.
+        shown: what a person sees when it fails.
+    """
+
+    deadline_seconds: int | None
+    again: str
+    shown: str
+
+
+POLICIES = {
+    "lock": Policy(60, LINK, "who holds the environment, since when and why"),
+    "snapshot": Policy(120, LINK, "what could not be read"),
+    "plan": Policy(900, f"{LINK}; an index that answers 5xx, three times", "why it is refused"),
+    "stop": Policy(None, LINK, "systemd's answer"),
+    "reinstall": Policy(3600, LINK, "uv's own words"),
+    "verify": Policy(1800, LINK, "the files, markers and packages that are not as locked"),
+    "cleanup": Policy(300, LINK, "what could not be removed"),
+    "switch": Policy(300, LINK, "what was at the path and what is there now"),
+    "start": Policy(None, LINK, "systemd's answer, or who holds the GPUs"),
+    "restart": Policy(None, LINK, "systemd's answer, or who holds the GPUs"),
+    "wait-healthy": Policy(None, LINK, "the last stage and the service's last lines"),
+    "diagnose": Policy(120, LINK, "the finding, or that the log does not hold the cause"),
+    "fix": Policy(900, LINK, "the remedy and uv's own words"),
+    "benchmark": Policy(3600, LINK, "how many requests failed"),
+    "record": Policy(60, LINK, "where the record is not"),
+    "roll-back": Policy(None, LINK, "DOWN since when, and the one command to try"),
+}
+
+
+def step(
+    name: str,
+) -> Callable[[Callable[Concatenate[Redeployment, P], T]], Callable[Concatenate[Redeployment, P], T]]:
+    """Make a function of a redeployment a step of that name.
+
+    Args:
+        name: a key of `POLICIES`; also the task's name.
+
+    Returns:
+        A decorator. The decorated function runs as a Prefect task and returns the function's own
+        result; a `RedeployError` makes the task red with the error's sentence and is raised.
+    """
+
+    def decorate(
+        function: Callable[Concatenate[Redeployment, P], T],
+    ) -> Callable[Concatenate[Redeployment, P], T]:
+        @functools.wraps(function)
+        def guarded(run: Redeployment, *args: P.args, **kwargs: P.kwargs) -> T | State[Any]:
+            try:
+                return function(run, *args, **kwargs)
+            except RedeployError as error:
+                return Failed(message=str(error), data=error)
+
+        as_task = task(
+            guarded,
+            name=name,
+            task_run_name=name.replace("-", " "),
+            persist_result=True,
+            cache_policy=CacheKeyFnPolicy(cache_key_fn=functools.partial(_key, name)),
+        )
+
+        @functools.wraps(function)
+        def call(run: Redeployment, *args: P.args, **kwargs: P.kwargs) -> T:
+            began = monotonic()
+            state: State[T] = as_task(run, *args, **kwargs, return_state=True)
+            run.took(name, monotonic() - began)
+            return state.result()
+
+        return call
+
+    return decorate
+
+
+def _key(name: str, _context: TaskRunContext, parameters: dict[str, Any]) -> str:
+    run: Redeployment = parameters["run"]
+    return f"{run.id}/{run.phase or 'redeploy'}/{name}"

@@ -1,0 +1,81 @@
+"""Where the time of a redeploy went: the host's own log against what the flow saw."""
+
+from collections.abc import Sequence
+
+from pydantic import BaseModel, ConfigDict
+
+from tasks.redeployment import StepTime
+from tasks.release import StepRecord
+
+_PARTS = {"resolve": "plan", "diagnose-journal": "diagnose", "diagnose-facts": "diagnose"}
+
+
+class Operation(BaseModel):
+    """One operation of the host's log; times are seconds since 1970."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    operation: str
+    verb: str
+    state: str
+    started: float
+    finished: float
+    seconds: float
+
+
+def steps_of(
+    redeploy: str, operations: Sequence[Operation], times: Sequence[StepTime]
+) -> list[StepRecord]:
+    """Put the host's time beside the flow's, a row a step in the order of the first run.
+
+    Args:
+        redeploy: the redeploy's id; operations begin with it.
+        operations: what the host did.
+        times: what this run of the flow waited for; a resumed run has only its own part.
+    """
+    waited = {(time.phase, time.step): time.seconds for time in times}
+    return [
+        StepRecord(
+            phase=phase,
+            step=step,
+            outcome="failed" if any(one.state == "failed" for one in parts) else "ok",
+            seconds=_seen(waited.get((phase, step)), parts),
+            host_seconds=sum(one.seconds for one in parts),
+        )
+        for (phase, step), parts in _by_step(redeploy, operations).items()
+    ]
+
+
+def down_time(operations: Sequence[Operation]) -> float | None:
+    """Return the seconds from the first stop to the last start that served, or None."""
+    stops = [one.started for one in operations if one.verb == "stop"]
+    served = [
+        one.finished for one in operations if one.verb == "watch" and one.state == "succeeded"
+    ]
+    return max(served) - min(stops) if stops and served else None
+
+
+def _by_step(
+    redeploy: str, operations: Sequence[Operation]
+) -> dict[tuple[str, str], list[Operation]]:
+    rows: dict[tuple[str, str], list[Operation]] = {}
+    for one in operations:
+        phase, _, name = one.operation.removeprefix(f"{redeploy}/").rpartition("/")
+        rows.setdefault((phase, _step(phase, name)), []).append(one)
+    return rows
+
+
+def _step(phase: str, name: str) -> str:
+    if phase.startswith("attempt-"):
+        if name == "stop":
+            return "fix"
+        if name == "start" and phase != "attempt-1":
+            return "restart"
+    if phase == "roll-back":
+        return {"switch": "roll-back", "start": "restart"}.get(name, name)
+    return _PARTS.get(name, name)
+
+
+def _seen(waited: float | None, parts: Sequence[Operation]) -> float | None:
+    worked = sum(one.seconds for one in parts)
+    return waited if waited is not None and waited >= worked else None

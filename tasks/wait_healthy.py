@@ -1,0 +1,103 @@
+"""Wait until the service serves, or its start has failed. Progress is judged on the host."""
+
+from typing import Any
+
+from prefect.artifacts import create_progress_artifact, update_progress_artifact
+from pydantic import BaseModel
+
+from tasks.artifacts import key
+from tasks.errors import StepFailed
+from tasks.readiness import NotReady, wait_until_ready
+from tasks.redeployment import Redeployment
+from tasks.start import Launched
+from tasks.steps import step
+
+_MARGIN_SECONDS = 120
+LAST_LINES = 80
+
+
+class StageTime(BaseModel):
+    """A stage of the start: when it began after the launch and how long it took, in seconds."""
+
+    name: str
+    at: float
+    seconds: float | None = None
+
+
+class Serving(BaseModel):
+    """A start that serves."""
+
+    stages: list[StageTime] = []
+    listening_after_seconds: float
+
+
+@step("wait-healthy")
+def wait_healthy(run: Redeployment, launched: Launched, version: str) -> Serving:
+    """Follow the start on the host, then ask the service itself.
+
+    Args:
+        run: the redeploy.
+        launched: the start to follow.
+        version: what the service must say it is.
+
+    Raises:
+        StepFailed: it crashed, left, hung past the deadline, or is not what was asked for.
+    """
+    service = run.service
+    arguments = {
+        "unit": service.unit,
+        "invocation": launched.invocation,
+        "started": launched.started,
+        "port": service.port,
+        "deadline_seconds": service.start_deadline_seconds,
+        "lines": LAST_LINES,
+    }
+    result = run.do(
+        "wait-healthy",
+        "watch",
+        arguments,
+        deadline_seconds=service.start_deadline_seconds + _MARGIN_SECONDS,
+        on_progress=_Shown(run),
+    )
+    serving = Serving.model_validate(result)
+    _ask(run, version)
+    run.say(f"serving {version} after {serving.listening_after_seconds:.1f} s")
+    return serving
+
+
+def _ask(run: Redeployment, version: str) -> None:
+    service = run.service
+    with run.host.tunnel(service.port) as local_port:
+        try:
+            wait_until_ready(
+                f"http://127.0.0.1:{local_port}",
+                version=version,
+                model=service.served_model,
+                api_key=service.api_key,
+            )
+        except NotReady as error:
+            raise StepFailed("wait-healthy", "not-ready", f"{service.unit} is {error}.") from error
+
+
+class _Shown:
+    """Shows the start's progress as a line in the log and a progress artifact."""
+
+    def __init__(self, run: Redeployment) -> None:
+        self._run = run
+        self._stage = ""
+        self._artifact: Any = None
+
+    def __call__(self, progress: dict[str, Any]) -> None:
+        """Show one progress of the supervisor."""
+        stage, percent = str(progress.get("stage", "")), progress.get("percent")
+        if stage and stage != self._stage:
+            self._run.say(f"{progress.get('elapsed', 0):.0f} s: {stage}")
+            self._stage = stage
+        if percent is None:
+            return
+        if self._artifact is None:
+            self._artifact = create_progress_artifact(
+                float(percent), key=key(self._run, "start-up"), description=stage
+            )
+        else:
+            update_progress_artifact(self._artifact, float(percent), description=stage)
