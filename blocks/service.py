@@ -3,6 +3,7 @@
 from typing import Annotated, Any
 
 from prefect.blocks.core import Block
+from prefect.client.schemas.schedules import CronSchedule
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, SecretStr
 
 from blocks.host import Host
@@ -20,6 +21,14 @@ def _one_line(value: str) -> str:
 
 
 ModelName = Annotated[str, Field(min_length=1, max_length=300), AfterValidator(_one_line)]
+
+
+def _cron(value: str) -> str:
+    CronSchedule(cron=value)
+    return value
+
+
+CronText = Annotated[str, AfterValidator(_cron)]
 
 
 class BenchmarkShape(BaseModel):
@@ -78,6 +87,9 @@ class Service(Block):
     stop_timeout_seconds: int = Field(300, ge=1, description="how long a stop may take")
     gpu_wait_seconds: int = Field(
         120, ge=0, description="how long to wait for this service's GPU memory before a start"
+    )
+    nightly: CronText | None = Field(
+        None, description="when the nightly schedule redeploys it, as cron: `0 3 * * *`"
     )
     benchmark: BenchmarkShape = Field(default_factory=lambda: BenchmarkShape.model_validate({}))
 

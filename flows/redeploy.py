@@ -49,7 +49,7 @@ def _redeploy(run: Redeployment) -> State[None]:
     before = snapshot(run)
     plan = make_plan(run, before)
     if run.request.plan_only:
-        return Completed(message=f"Planned: {plan.before} → {plan.after}.")
+        return Completed(message=f"Planned: {plan.before} → {plan.after}.", data=plan)
     story = Story(before, plan)
     try:
         stop(run)

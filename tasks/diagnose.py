@@ -1,5 +1,7 @@
 """Find the root cause of a failed start in its journal, and name what cures it."""
 
+from typing import Any
+
 from prefect.artifacts import create_markdown_artifact
 
 from tasks.artifacts import key
@@ -26,20 +28,30 @@ def find_cause(run: Redeployment, failure: StepFailed, launched: Launched | None
         failure: how the start failed.
         launched: the start, if systemd accepted it.
     """
-    entries = from_supervisor(
-        _recorded(run, "journal", _journal_of(run, launched))["entries"],
-    )
+    entries = _recorded(run, "journal", _journal_of(run, launched))["entries"]
     facts = Facts.model_validate(_recorded(run, "facts", run.service.location()))
-    finding = diagnose(
-        entries,
-        Evidence(packages=installed(facts)),
-        Death(kind=failure.kind, unit=failure.fields.get("unit") or {}),
-    )
+    finding = examine(entries, facts, failure.kind, failure.fields.get("unit") or {})
     create_markdown_artifact(
         diagnosis_page(finding, failure), key=key(run, "diagnosis"), description=finding.explanation
     )
     run.say(finding.explanation)
     return finding
+
+
+def examine(
+    entries: list[dict[str, Any]], facts: Facts, kind: str, unit: dict[str, Any]
+) -> Finding:
+    """Return the finding for a journal and the host's facts.
+
+    Args:
+        entries: the journal as the supervisor gives it.
+        facts: the host as it is.
+        kind: how the service ended, in the supervisor's or systemd's word.
+        unit: what `systemctl show` said then.
+    """
+    return diagnose(
+        from_supervisor(entries), Evidence(packages=installed(facts)), Death(kind=kind, unit=unit)
+    )
 
 
 def installed(facts: Facts) -> list[Installed]:
@@ -50,14 +62,14 @@ def installed(facts: Facts) -> list[Installed]:
     ]
 
 
-def _journal_of(run: Redeployment, launched: Launched | None) -> dict[str, object]:
-    wanted: dict[str, object] = {"unit": run.service.unit, "lines": _JOURNAL_LINES}
+def _journal_of(run: Redeployment, launched: Launched | None) -> dict[str, Any]:
+    wanted: dict[str, Any] = {"unit": run.service.unit, "lines": _JOURNAL_LINES}
     if launched is not None:
         wanted |= {"invocation": launched.invocation, "since": launched.started}
     return wanted
 
 
-def _recorded(run: Redeployment, verb: str, arguments: dict[str, object]) -> dict[str, object]:
+def _recorded(run: Redeployment, verb: str, arguments: dict[str, Any]) -> dict[str, Any]:
     return run.do(
         "diagnose",
         verb,

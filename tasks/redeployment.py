@@ -1,5 +1,6 @@
 """One redeploy under way: what was asked for, the door to its host, and the time it took."""
 
+import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -36,6 +37,7 @@ class Redeployment:
         self.host: Host = service.host
         self.supervisor = Supervisor(service.host)
         self.phase = ""
+        self.step = ""
         self.times: list[StepTime] = []
 
     @property
@@ -115,9 +117,10 @@ class Redeployment:
             raise StepFailed.of(step, refused) from refused
         return _result(step, outcome)
 
-    def say(self, message: str) -> None:
-        """Write one line into the run's log."""
-        get_run_logger().info("%s", message)
+    def say(self, message: str, level: int = logging.INFO) -> None:
+        """Write one line into the run's log, in the name of the step under way."""
+        step = f"{self.phase} {self.step}".strip().replace("-", " ")
+        get_run_logger().log(level, "%s", message, extra={"step": step})
 
     def took(self, step: str, seconds: float) -> None:
         """Remember how long a step took, as the flow saw it."""

@@ -1,6 +1,6 @@
 """The pages of a redeploy, as markdown: plan, diagnosis, attempts, release. Pure."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from tasks.diagnosis.finding import Finding
 from tasks.errors import StepFailed
@@ -9,6 +9,19 @@ from tasks.packages.diff import PackageChange, PackageDiff
 from tasks.packages.versions import CommitDelta
 from tasks.planned import Plan
 from tasks.release import AttemptRecord, ReleaseRecord
+
+_FIGURES = {
+    "completed": "requests",
+    "request_throughput": "requests/s",
+    "output_throughput": "tokens/s out",
+    "median_ttft_ms": "TTFT median, ms",
+    "p99_ttft_ms": "TTFT p99, ms",
+    "median_tpot_ms": "TPOT median, ms",
+    "p99_tpot_ms": "TPOT p99, ms",
+    "median_itl_ms": "ITL median, ms",
+    "p99_itl_ms": "ITL p99, ms",
+}
+"""The keys of `vllm bench serve` that people compare, and what they are called."""
 
 
 def plan_page(plan: Plan) -> str:
@@ -138,21 +151,18 @@ def commits(delta: CommitDelta) -> str:
     return f"{delta.count} commits.{link}"
 
 
-def benchmark(measured: dict[str, object]) -> str:
+def benchmark(measured: Mapping[str, object]) -> str:
     """Return the figures of a benchmark that people compare."""
-    wanted = [
-        ("completed", "requests"),
-        ("request_throughput", "requests/s"),
-        ("output_throughput", "tokens/s out"),
-        *((f"{how}_{what}_ms", f"{what.upper()} {how}, ms") for what in ("ttft", "tpot", "itl")
-          for how in ("median", "p99")),
-    ]
-    rows = [
-        (label, f"{value:.2f}" if isinstance(value, float) else value)
-        for name, label in wanted
+    return table(("figure", "value"), figures(measured))
+
+
+def figures(measured: Mapping[str, object]) -> list[tuple[str, str]]:
+    """Return what a benchmark measured as label and value, for people."""
+    return [
+        (label, f"{value:.2f}" if isinstance(value, float) else str(value))
+        for name, label in _FIGURES.items()
         if (value := measured.get(name)) is not None
     ]
-    return table(("figure", "value"), rows)
 
 
 def duration(seconds: float | None) -> str:

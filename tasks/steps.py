@@ -5,6 +5,7 @@ that a resumed run shows finished steps as they were; what acts asks the host's 
 """
 
 import functools
+import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 from time import monotonic
@@ -80,6 +81,7 @@ def step(
             try:
                 return function(run, *args, **kwargs)
             except RedeployError as error:
+                run.say(str(error), logging.ERROR)
                 return Failed(message=str(error), data=error)
 
         as_task = task(
@@ -92,7 +94,7 @@ def step(
 
         @functools.wraps(function)
         def call(run: Redeployment, *args: P.args, **kwargs: P.kwargs) -> T:
-            began = monotonic()
+            began, run.step = monotonic(), name
             state: State[T] = as_task(run, *args, **kwargs, return_state=True)
             run.took(name, monotonic() - began)
             return state.result()

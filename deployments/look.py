@@ -1,0 +1,124 @@
+"""`redeploy status`, `history` and `diagnose`: look at a host and change nothing."""
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from rich.markup import escape
+from rich.table import Table
+
+from blocks import config
+from blocks.errors import ConfigurationError, RedeployError
+from blocks.service import Service
+from blocks.settings import Settings
+from blocks.supervisor_client import Supervisor
+from deployments import terminal
+from deployments.run import AsJson, Config
+from tasks.diagnose import examine
+from tasks.facts import Facts
+from tasks.release import ReleaseRecord
+from tasks.report import duration
+from tasks.snapshot import gpus_in_words
+
+_JOURNAL_LINES = 2000
+
+
+def status(service: str, *, config_file: Config = None, as_json: AsJson = False) -> None:
+    """Show what is live, what holds the environment, and the last redeploy.
+
+    Parameters
+    ----------
+    service
+        A service of the configuration.
+    """
+    with _asked(service, config_file) as (found, supervisor):
+        facts = Facts.model_validate(supervisor.call("facts", found.location()))
+        state = supervisor.call("status", {"environment": found.environment})
+    if as_json:
+        print(json.dumps({"facts": facts.model_dump(mode="json"), **state}, indent=2))
+        return
+    table = Table(show_header=False, title=f"{found.unit} on {facts.host.name}")
+    for row in _status_rows(found, facts, state):
+        table.add_row(row[0], escape(row[1]))
+    terminal.out.print(table)
+
+
+def history(service: str, *, config_file: Config = None, as_json: AsJson = False) -> None:
+    """Show the redeploys that the service's host remembers, newest first.
+
+    Parameters
+    ----------
+    service
+        A service of the configuration.
+    """
+    with _asked(service, config_file) as (found, supervisor):
+        asked = {"environment": found.environment}
+        records = supervisor.call("history", asked)["releases"]
+    if as_json:
+        print(json.dumps(records, indent=2))
+        return
+    table = Table("when", "result", "from", "to", "attempts", "down", "who", "why", "id")
+    for record in map(ReleaseRecord.model_validate, records):
+        table.add_row(
+            record.time,
+            record.result,
+            record.before,
+            record.after,
+            str(len(record.attempts)),
+            duration(record.stopped_seconds),
+            escape(record.who),
+            escape(record.why),
+            record.id[:8],
+        )
+    terminal.out.print(table)
+
+
+def diagnose(service: str, *, config_file: Config = None, as_json: AsJson = False) -> None:
+    """Read a service's journal and host, and say why it does not run.
+
+    Parameters
+    ----------
+    service
+        A service of the configuration.
+    """
+    with _asked(service, config_file) as (found, supervisor):
+        facts = Facts.model_validate(supervisor.call("facts", found.location()))
+        asked = {"unit": found.unit, "lines": _JOURNAL_LINES, "invocation": facts.unit.invocation_id}
+        entries = supervisor.call("journal", asked)["entries"]
+    finding = examine(entries, facts, kind=facts.unit.result, unit=facts.unit.model_dump())
+    if as_json:
+        print(finding.model_dump_json(indent=2))
+        return
+    terminal.finding(finding)
+
+
+@contextmanager
+def _asked(name: str, config_file: Config) -> Iterator[tuple[Service, Supervisor]]:
+    try:
+        service = config.load(config_file or Settings().config).service(name)
+        supervisor = Supervisor(service.host)
+        try:
+            supervisor.install()
+            yield service, supervisor
+        finally:
+            service.host.close()
+    except RedeployError as error:
+        terminal.give_up(error, code=2 if isinstance(error, ConfigurationError) else 1)
+
+
+def _status_rows(
+    service: Service, facts: Facts, state: dict[str, Any]
+) -> Iterator[tuple[str, str]]:
+    unit, environment = facts.unit, facts.environment
+    yield "unit", f"{unit.active_state} ({unit.sub_state}), {unit.n_restarts} restarts"
+    yield service.distribution, environment.versions().get(service.distribution, "not installed")
+    yield "environment", f"{environment.path}, {len(environment.packages)} packages"
+    yield "GPUs", gpus_in_words(facts)
+    for lock in state["locks"]:
+        yield "held by", f"{lock['who']}: {lock['why']} (since {lock['since']})"
+    for operation in state["running"]:
+        yield "running", str(operation)
+    last = state.get("last_release")
+    if last:
+        yield "last redeploy", f"{last['time']}: {last['verdict']}"

@@ -1,0 +1,85 @@
+"""`redeploy serve`: Prefect's server on SQLite, its UI, and our deployments, in one process."""
+
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import httpx
+import uvicorn
+from prefect import serve as serve_deployments
+from prefect.server.api.server import create_app
+from prefect.settings import PREFECT_API_URL, PREFECT_UI_API_URL, temporary_settings
+
+from blocks import config
+from blocks.errors import ConfigurationError, RedeployError
+from blocks.settings import Settings
+from blocks.types import Port
+from deployments import terminal
+from deployments.run import Config
+from deployments.triggers import deployments
+
+_START_SECONDS = 180
+
+
+def serve(
+    *, host: str = "127.0.0.1", port: Port = 4200, runs: int = 4, config_file: Config = None
+) -> None:
+    """Serve the UI, the API and the deployments until Ctrl-C.
+
+    Prefect's UI knows no users: keep it on loopback, or behind something that does.
+
+    Parameters
+    ----------
+    host
+        The address to listen on.
+    port
+        The port to listen on.
+    runs
+        How many redeploys may be under way at once.
+    """
+    try:
+        configuration = config.load(config_file or Settings().config)
+        url = f"http://{host}:{port}"
+        with (
+            temporary_settings({PREFECT_API_URL: f"{url}/api", PREFECT_UI_API_URL: f"{url}/api"}),
+            _server(host, port, url),
+        ):
+            config.save(configuration)
+            terminal.out.print(f"UI on {url}; Ctrl-C ends it.", highlight=False)
+            serve_deployments(
+                *deployments(configuration.services), limit=runs, pause_on_shutdown=False
+            )
+    except RedeployError as error:
+        terminal.give_up(error, code=2 if isinstance(error, ConfigurationError) else 1)
+
+
+@contextmanager
+def _server(host: str, port: int, url: str) -> Iterator[None]:
+    server = uvicorn.Server(
+        uvicorn.Config(create_app(), host=host, port=port, log_level="warning", lifespan="on")
+    )
+    thread = threading.Thread(target=server.run, name="prefect-server", daemon=True)
+    thread.start()
+    try:
+        _wait(url, thread)
+        yield
+    finally:
+        server.should_exit = True
+        thread.join(timeout=30)
+
+
+def _wait(url: str, thread: threading.Thread) -> None:
+    deadline = time.monotonic() + _START_SECONDS
+    while time.monotonic() < deadline:
+        if not thread.is_alive():
+            break
+        try:
+            if httpx.get(f"{url}/api/health", timeout=2).status_code == httpx.codes.OK:
+                return
+        except httpx.TransportError:
+            pass
+        time.sleep(0.2)
+    raise ConfigurationError(
+        f"Prefect's server does not answer on {url}.", hint="Is the port in use? Try --port."
+    )

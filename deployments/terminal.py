@@ -1,0 +1,150 @@
+"""What a person sees in the terminal."""
+
+import logging
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import NoReturn
+
+from rich.console import Console
+from rich.markup import escape
+from rich.panel import Panel
+from rich.table import Table
+
+from blocks.errors import RedeployError
+from tasks.release import ReleaseRecord
+from tasks.packages.diff import PackageDiff
+from tasks.packages.versions import CommitDelta
+from tasks.planned import Plan
+from tasks.report import duration, figures
+
+out = Console()
+err = Console(stderr=True)
+
+
+def give_up(error: RedeployError, code: int = 1) -> NoReturn:
+    """Say an error in one sentence and leave."""
+    err.print(f"[bold red]{escape(str(error))}[/]")
+    raise SystemExit(code)
+
+
+class _Lines(logging.Handler):
+    """Prints what the steps say, with the time since the beginning."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.INFO)
+        self._began = time.monotonic()
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Print one line that a step said; Prefect's own lines are left out."""
+        step = getattr(record, "step", None)
+        if step is None:
+            return
+        colour = "red" if record.levelno >= logging.ERROR else "cyan"
+        out.print(
+            f"[dim]{time.monotonic() - self._began:6.1f} s[/]  "
+            f"[{colour}]{escape(step):<24}[/] {escape(record.getMessage())}",
+            highlight=False,
+        )
+
+
+@contextmanager
+def told(*, quiet: bool) -> Iterator[None]:
+    """Print what the steps of a run say while it is under way, unless quiet."""
+    if quiet:
+        yield
+        return
+    lines = _Lines()
+    loggers = [logging.getLogger(name) for name in ("prefect.flow_runs", "prefect.task_runs")]
+    for logger in loggers:
+        logger.addHandler(lines)
+    try:
+        yield
+    finally:
+        for logger in loggers:
+            logger.removeHandler(lines)
+
+
+def verdict(message: str, *, good: bool) -> None:
+    """Print one sentence in a box."""
+    out.print(Panel(escape(message), style="green" if good else "red", expand=False))
+
+
+def plan(drawn_up: Plan) -> None:
+    """Print a plan: what moves, what stays behind, what is out of step."""
+    out.print(_packages(drawn_up.changes))
+    out.print(f"Wheel: {drawn_up.wheel.filename}", highlight=False)
+    out.print(f"Commits: {_commits(drawn_up.delta)}", highlight=False)
+    for skew in drawn_up.skews:
+        out.print(f"[yellow]Out of step:[/] {escape(skew.sentence)}", highlight=False)
+
+
+def report(record: ReleaseRecord) -> None:
+    """Print a redeploy: the verdict, the steps, the attempts, the packages, the benchmark."""
+    out.print()
+    verdict(record.verdict, good=record.result == "live")
+    out.print(_steps(record))
+    out.print(_attempts(record))
+    out.print(_packages(record.changes))
+    out.print(f"Commits: {_commits(record.delta)}", highlight=False)
+    removed, size = len(record.files_removed), record.bytes_removed / 1e6
+    out.print(f"Debug files removed: {removed} ({size:.1f} MB)", highlight=False)
+    if record.stopped_seconds is not None:
+        out.print(f"The service was down for {duration(record.stopped_seconds)}.", highlight=False)
+    if record.benchmark:
+        out.print(_benchmark(record.benchmark))
+
+
+def _steps(record: ReleaseRecord) -> Table:
+    table = Table("step", "took", "on the host", "our overhead", title="Where the time went")
+    for one in record.steps:
+        mark = "[green]✓[/]" if one.outcome == "ok" else "[red]✗[/]"
+        name = f"{one.phase} · {one.step}" if one.phase else one.step
+        over = None if one.seconds is None else one.seconds - one.host_seconds
+        table.add_row(
+            f"{mark} {escape(name)}",
+            duration(one.seconds),
+            duration(one.host_seconds),
+            duration(over),
+        )
+    return table
+
+
+def _attempts(record: ReleaseRecord) -> Table:
+    table = Table("attempt", "outcome", "failed in", "cause", "cured by", title="Attempts")
+    for one in record.attempts:
+        colour = "green" if one.outcome == "healthy" else "red"
+        cells = (one.failed_step, one.cause, " ".join(one.remedy or []))
+        table.add_row(
+            str(one.number), f"[{colour}]{one.outcome}[/]", *(escape(cell or "") for cell in cells)
+        )
+    return table
+
+
+def _packages(changes: PackageDiff) -> Table:
+    title = (
+        f"Packages: {len(changes.locked)} installed ({len(changes.ups)} up, "
+        f"{len(changes.downs)} down, {len(changes.added)} new, "
+        f"{len(changes.reinstalled)} at the same version), {len(changes.left_behind)} left behind"
+    )
+    table = Table("package", "before", "after", "", title=title)
+    left = {one.name for one in changes.left_behind}
+    for one in changes.changes:
+        if one.change in ("reinstalled", "left") and one.name not in left:
+            continue
+        note = "left behind" if one.name in left else one.change
+        table.add_row(escape(one.name), one.before or "", one.after or "", note)
+    return table
+
+
+def _commits(delta: CommitDelta) -> str:
+    if delta.count is None:
+        return escape(delta.why)
+    return f"{delta.count} ({delta.from_commit} → {delta.to_commit})"
+
+
+def _benchmark(measured: Mapping[str, object]) -> Table:
+    table = Table("figure", "value", title="vllm bench serve")
+    for label, value in figures(measured):
+        table.add_row(label, value)
+    return table

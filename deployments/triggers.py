@@ -1,0 +1,35 @@
+"""How a redeploy is triggered: by hand, and every night. `prefect.yaml` says the same."""
+
+from collections.abc import Mapping
+
+from prefect.deployments.runner import RunnerDeployment
+from prefect.schedules import Cron, Schedule
+
+from blocks.service import Service
+from flows.redeploy import redeploy
+
+MANUAL = "manual"
+NIGHTLY = "nightly"
+
+
+def deployments(services: Mapping[str, Service]) -> list[RunnerDeployment]:
+    """Return the two deployments; a service has a night if it names one."""
+    first = next(iter(services), None)
+    manual = redeploy.to_deployment(
+        MANUAL,
+        description="A redeploy that a person asks for.",
+        parameters={"request": {"service": first}} if first else None,
+        tags=["vllm-redeploy"],
+    )
+    nightly = redeploy.to_deployment(
+        NIGHTLY,
+        description="The newest nightly, every night, for the services that name a time.",
+        schedules=[_night(name, one.nightly) for name, one in services.items() if one.nightly],
+        tags=["vllm-redeploy", "nightly"],
+    )
+    return [manual, nightly]
+
+
+def _night(name: str, cron: str) -> Schedule:
+    request = {"service": name, "target": "nightly", "reason": "the nightly schedule"}
+    return Cron(cron, slug=name, parameters={"request": request})

@@ -1,0 +1,154 @@
+"""What a service wrote, whoever kept it: one line an entry, oldest first.
+
+Every reader is total: what it cannot read becomes an entry with the text it found.
+"""
+
+import json
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+_ANSI = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07]*\x07|[@-Z\\-_])")
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+_SHORT_ISO = re.compile(
+    r"(?P<time>\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?(?:Z|[+-]\d\d:?\d\d)) (?P<host>\S+) "
+    r"(?P<identifier>.+?)(?:\[(?P<pid>\d+)\])?: (?P<message>.*)"
+)
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One line of a journal.
+
+    Attributes:
+        number: its place in what was read, from 1.
+        message: the text, without colours and control characters.
+        time: seconds since 1970, where it is known.
+        pid: the process that wrote it; of inherited output, the one that opened it.
+        comm: that process's command.
+        identifier: the name it is listed under, `vllm`, `systemd`, `kernel`.
+        unit: the systemd unit.
+        invocation: which start of the unit.
+    """
+
+    number: int
+    message: str
+    time: float | None = None
+    pid: int | None = None
+    comm: str | None = None
+    identifier: str | None = None
+    unit: str | None = None
+    invocation: str | None = None
+
+
+def from_supervisor(entries: Iterable[Mapping[str, Any]]) -> list[Entry]:
+    """Read what the supervisor's `journal` verb gives (docs/supervisor.md)."""
+    return [
+        entry
+        for number, raw in enumerate(entries, start=1)
+        for entry in _lines(
+            number,
+            _text(raw.get("message")),
+            time=raw.get("time"),
+            pid=_number(raw.get("pid")),
+            comm=raw.get("comm"),
+            identifier=raw.get("identifier"),
+            unit=raw.get("unit"),
+            invocation=raw.get("invocation"),
+        )
+    ]
+
+
+def from_json(text: str) -> list[Entry]:
+    """Read `journalctl -o json`: one object a line, MESSAGE a text or a list of bytes."""
+    found: list[Entry] = []
+    for number, line in enumerate(text.splitlines(), start=1):
+        try:
+            raw = json.loads(line)
+        except ValueError:
+            found += _lines(number, line)
+            continue
+        if isinstance(raw, dict):
+            found += _from_journal_fields(number, raw)
+    return found
+
+
+def from_short_iso(text: str) -> list[Entry]:
+    """Read `journalctl -o short-iso`; lines in another shape are taken as bare output."""
+    found: list[Entry] = []
+    for number, line in enumerate(text.split("\n"), start=1):
+        match = _SHORT_ISO.fullmatch(line.removesuffix("\r"))
+        if not match:
+            found += _lines(number, line)
+            continue
+        found += _lines(
+            number,
+            match["message"],
+            time=_seconds(match["time"]),
+            pid=_number(match["pid"]),
+            identifier=match["identifier"],
+        )
+    return found
+
+
+def from_output(text: str) -> list[Entry]:
+    """Read what a program printed."""
+    lines = text.split("\n")
+    return [entry for number, line in enumerate(lines, start=1) for entry in _lines(number, line)]
+
+
+def read(text: str) -> list[Entry]:
+    """Read a journal in whichever shape it is, judged by its first lines."""
+    first = next((line for line in text.split("\n") if line.strip()), "")
+    if first.startswith("{") and '"MESSAGE"' in text:
+        return from_json(text)
+    return from_short_iso(text)
+
+
+def _from_journal_fields(number: int, raw: Mapping[str, Any]) -> list[Entry]:
+    stamp = _number(raw.get("__REALTIME_TIMESTAMP"))
+    return _lines(
+        number,
+        _text(raw.get("MESSAGE")),
+        time=None if stamp is None else stamp / 1e6,
+        pid=_number(raw.get("_PID")),
+        comm=raw.get("_COMM"),
+        identifier=raw.get("SYSLOG_IDENTIFIER"),
+        unit=raw.get("UNIT") or raw.get("_SYSTEMD_UNIT"),
+        invocation=raw.get("INVOCATION_ID") or raw.get("_SYSTEMD_INVOCATION_ID"),
+    )
+
+
+def _lines(number: int, text: str, **fields: Any) -> list[Entry]:
+    """Make the entries of one message: several lines in it, the last state of a progress bar."""
+    found = []
+    for line in _ANSI.sub("", text).split("\n"):
+        states = [state for state in line.split("\r") if state.strip()]
+        message = _CONTROL.sub("", states[-1] if states else "")
+        found.append(Entry(number=number, message=message.rstrip(), **fields))
+    return found
+
+
+def _text(message: object) -> str:
+    if isinstance(message, str):
+        return message
+    if isinstance(message, list):
+        parts = (one if isinstance(one, int) and 0 <= one < 256 else ord("?") for one in message)
+        return bytes(parts).decode(errors="replace")
+    return ""
+
+
+def _number(value: object) -> int | None:
+    try:
+        return int(str(value))
+    except ValueError:
+        return None
+
+
+def _seconds(stamp: str) -> float | None:
+    try:
+        return datetime.fromisoformat(stamp).timestamp()
+    except ValueError:
+        return None
