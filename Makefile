@@ -1,0 +1,31 @@
+export UV_PYTHON_DOWNLOADS = never
+export DO_NOT_TRACK = 1
+BIN = .venv/bin
+SANDBOX ?= demo
+
+.PHONY: demo test check lint unit setup lock ui clean
+
+demo: setup  ## boot a real host, break it the way it broke, and watch it heal
+	@$(BIN)/python -m deployments.demo $(SANDBOX)
+
+test: setup check  ## everything: formatting, lint, types, and all tests on real hosts
+	@$(BIN)/pytest
+
+check:  ## formatting, lint and strict types
+	@test -x $(BIN)/python || .ci/setup python
+	@$(BIN)/ruff format --check --quiet . && $(BIN)/ruff check --quiet . && $(BIN)/mypy --no-error-summary
+
+unit:  ## only what needs no host
+	@$(BIN)/pytest tests/unit
+
+setup:
+	@.ci/setup
+
+lock:  ## resolve the dependencies anew, with hashes
+	$(BIN)/uv pip compile -q --upgrade --generate-hashes --no-header --universal \
+		--python-version 3.11 pyproject.toml -o requirements/run.txt
+	$(BIN)/uv pip compile -q --upgrade --generate-hashes --no-header --universal \
+		--python-version 3.11 --group dev -c requirements/run.txt pyproject.toml -o requirements/dev.txt
+
+clean:  ## take the sandbox hosts off this machine again
+	@$(BIN)/redeploy sandbox down --all
