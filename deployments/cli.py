@@ -11,11 +11,19 @@ app = App(
     version_flags=["--version"],
 )
 app.command("deployments.run:run", name="run", help="Redeploy a service.")
-app.command("deployments.run:plan", name="plan", help="Show what a redeploy would do; change nothing.")
-app.command("deployments.look:status", name="status", help="What is live on a host, and who holds it.")
+app.command(
+    "deployments.run:plan", name="plan", help="Show what a redeploy would do; change nothing."
+)
+app.command(
+    "deployments.look:status", name="status", help="What is live on a host, and who holds it."
+)
 app.command("deployments.look:history", name="history", help="The redeploys a host remembers.")
-app.command("deployments.look:diagnose", name="diagnose", help="Find out why a service does not run.")
-app.command("deployments.serve:serve", name="serve", help="Prefect's server, UI and our deployments.")
+app.command(
+    "deployments.look:diagnose", name="diagnose", help="Find out why a service does not run."
+)
+app.command(
+    "deployments.serve:serve", name="serve", help="Prefect's server, UI and our deployments."
+)
 app.command("deployments.sandbox.cli:app", name="sandbox", help="Real hosts to try it on.")
 
 _PREFECT = {

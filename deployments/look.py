@@ -21,8 +21,6 @@ from tasks.release import ReleaseRecord
 from tasks.report import duration
 from tasks.snapshot import gpus_in_words
 
-_JOURNAL_LINES = 2000
-
 
 def status(service: str, *, config_file: Config = None, as_json: AsJson = False) -> None:
     """Show what is live, what holds the environment, and the last redeploy.
@@ -83,10 +81,11 @@ def diagnose(service: str, *, config_file: Config = None, as_json: AsJson = Fals
         A service of the configuration.
     """
     with _asked(service, config_file) as (found, supervisor):
-        facts = Facts.model_validate(supervisor.call("facts", found.location()))
-        asked = {"unit": found.unit, "lines": _JOURNAL_LINES, "invocation": facts.unit.invocation_id}
+        facts = supervisor.call("facts", found.location())
+        asked = {"unit": found.unit, "lines": JOURNAL_LINES}
         entries = supervisor.call("journal", asked)["entries"]
-    finding = examine(entries, facts, kind=facts.unit.result, unit=facts.unit.model_dump())
+    unit = facts["unit"]
+    finding = examine(entries, facts, kind=unit["result"], fields={"unit": unit})
     if as_json:
         print(finding.model_dump_json(indent=2))
         return

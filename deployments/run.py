@@ -19,7 +19,9 @@ from tasks.planned import Plan
 from tasks.release import ReleaseRecord
 from tasks.request import Request, SkewPolicy, Strategy
 
-Config = Annotated[Path | None, Parameter(name="--config", help="The file with hosts and services.")]
+Config = Annotated[
+    Path | None, Parameter(name="--config", help="The file with hosts and services.")
+]
 AsJson = Annotated[bool, Parameter(name="--json", negative="", help="Print JSON for a program.")]
 
 
@@ -89,7 +91,9 @@ def plan(
     skew
         What would happen when packages are out of step.
     """
-    _follow(_request(service=service, target=target, skew=skew, plan_only=True), config_file, as_json)
+    _follow(
+        _request(service=service, target=target, skew=skew, plan_only=True), config_file, as_json
+    )
 
 
 def _request(**wish: Any) -> Request:

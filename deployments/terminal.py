@@ -12,10 +12,11 @@ from rich.panel import Panel
 from rich.table import Table
 
 from blocks.errors import RedeployError
-from tasks.release import ReleaseRecord
+from tasks.diagnosis.finding import Finding
 from tasks.packages.diff import PackageDiff
 from tasks.packages.versions import CommitDelta
 from tasks.planned import Plan
+from tasks.release import ReleaseRecord
 from tasks.report import duration, figures
 
 out = Console()
@@ -77,6 +78,22 @@ def plan(drawn_up: Plan) -> None:
     out.print(f"Commits: {_commits(drawn_up.delta)}", highlight=False)
     for skew in drawn_up.skews:
         out.print(f"[yellow]Out of step:[/] {escape(skew.sentence)}", highlight=False)
+
+
+def finding(found: Finding) -> None:
+    """Print a finding in a few lines."""
+    out.print(Panel(escape(found.explanation), expand=False))
+    table = Table(show_header=False)
+    remedy = found.remedy
+    for what, said in (
+        ("root cause", found.root_cause.text if found.root_cause else "not in the journal"),
+        ("where", found.where),
+        ("how sure", found.confidence),
+        ("remedy", f"{remedy.sentence} ({remedy.safety})" if remedy else "none"),
+        ("for you to do", found.advice),
+    ):
+        table.add_row(what, escape(said))
+    out.print(table)
 
 
 def report(record: ReleaseRecord) -> None:

@@ -1,6 +1,7 @@
 """How a redeploy is triggered: by hand, and every night. `prefect.yaml` says the same."""
 
 from collections.abc import Mapping
+from typing import cast
 
 from prefect.deployments.runner import RunnerDeployment
 from prefect.schedules import Cron, Schedule
@@ -27,7 +28,7 @@ def deployments(services: Mapping[str, Service]) -> list[RunnerDeployment]:
         schedules=[_night(name, one.nightly) for name, one in services.items() if one.nightly],
         tags=["vllm-redeploy", "nightly"],
     )
-    return [manual, nightly]
+    return [cast("RunnerDeployment", one) for one in (manual, nightly)]
 
 
 def _night(name: str, cron: str) -> Schedule:

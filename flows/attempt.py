@@ -1,7 +1,10 @@
 """One attempt: start, wait healthy; when it fails, find out why."""
 
+from typing import Any
+
 from prefect import flow
-from prefect.states import Completed, Failed, State
+from prefect.client.schemas.objects import State
+from prefect.states import Completed, Failed
 
 from tasks.diagnose import find_cause
 from tasks.diagnosis.finding import Finding
@@ -19,14 +22,13 @@ class AttemptFailed(StepFailed):
         finding: the diagnosis.
     """
 
-    finding: Finding
+    def __init__(self, failure: StepFailed, finding: Finding) -> None:
+        super().__init__(failure.step, failure.kind, failure.message, hint=failure.hint)
+        self.failure = failure
+        self.finding = finding
 
-    @classmethod
-    def of(cls, failure: StepFailed, finding: Finding) -> "AttemptFailed":
-        """Return the failure of the attempt whose step failed."""
-        failed = cls(failure.step, failure.kind, failure.message, hint=failure.hint)
-        failed.finding = finding
-        return failed
+    def __reduce__(self) -> tuple[Any, ...]:
+        return AttemptFailed, (self.failure, self.finding)
 
 
 @flow(name="attempt", flow_run_name="{name}", persist_result=False)
@@ -52,6 +54,6 @@ def attempt(number: int, name: str, version: str, gpu_baseline: dict[str, int]) 
             finding = find_cause(run, failure, launched)
             return Failed(
                 message=f"{failure.step}: {failure.message} {finding.explanation}",
-                data=AttemptFailed.of(failure, finding),
+                data=AttemptFailed(failure, finding),
             )
     return Completed(message=f"{name}: serving {version}.")

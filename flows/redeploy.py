@@ -1,8 +1,11 @@
 """The redeploy, step by step, in the operator's words."""
 
+from typing import cast
+
 from prefect import flow
+from prefect.client.schemas.objects import State
 from prefect.runtime import flow_run
-from prefect.states import Completed, Failed, State
+from prefect.states import Completed, Failed
 
 from blocks.errors import RedeployError
 from blocks.service import Service
@@ -31,7 +34,8 @@ from tasks.verify import verify
 )
 def redeploy(request: Request) -> State[None]:
     """Take a vLLM service to another release, through its crash, and never leave it down."""
-    run = Redeployment(request.resume or str(flow_run.id), request, Service.load(request.service))
+    service = cast("Service", Service.load(request.service))
+    run = Redeployment(request.resume or str(flow_run.id), request, service)
     with run.opened():
         try:
             lock(run)
@@ -75,12 +79,14 @@ def _bring_up(run: Redeployment, story: Story) -> None:
         )
         if state.is_completed():
             return story.healthy(number)
-        failure: AttemptFailed = state.result(raise_on_failure=False)
+        failure = state.result(raise_on_failure=False)
+        if not isinstance(failure, AttemptFailed):
+            return state.result()
         remedy = remedy_for(failure.finding, tried)
         story.failed(number, failure, failure.finding, remedy)
         if remedy is None or number == run.request.attempts:
             raise failure
-        tried.append(failure.finding.rule)
+        tried.append(remedy.rule)
         with run.in_phase(f"attempt-{number}"):
             fix(run, remedy)
     return None

@@ -1,7 +1,8 @@
 """The way back: the same switch the other way, with the same wait."""
 
 from prefect import flow
-from prefect.states import Completed, Failed, State
+from prefect.client.schemas.objects import State
+from prefect.states import Completed, Failed
 
 from tasks.errors import StepFailed
 from tasks.redeployment import Redeployment

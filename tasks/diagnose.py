@@ -1,22 +1,18 @@
 """Find the root cause of a failed start in its journal, and name what cures it."""
 
-from typing import Any
+from typing import Any, get_args
 
-from prefect.artifacts import create_markdown_artifact
-
-from tasks.artifacts import key
-from tasks.diagnosis.engine import Death, Evidence, diagnose
-from tasks.diagnosis.finding import Finding
+from tasks import report
+from tasks.artifacts import publish
+from tasks.diagnosis.finding import Finding, diagnose
 from tasks.diagnosis.journal import from_supervisor
+from tasks.diagnosis.symptoms import Death, DeathKind, Facts
 from tasks.errors import StepFailed
-from tasks.facts import Facts
-from tasks.packages.families import Installed
 from tasks.redeployment import Redeployment
-from tasks.report import diagnosis_page
 from tasks.start import Launched
 from tasks.steps import POLICIES, step
 
-_JOURNAL_LINES = 2000
+JOURNAL_LINES = 2000
 
 
 @step("diagnose")
@@ -28,42 +24,35 @@ def find_cause(run: Redeployment, failure: StepFailed, launched: Launched | None
         failure: how the start failed.
         launched: the start, if systemd accepted it.
     """
-    entries = _recorded(run, "journal", _journal_of(run, launched))["entries"]
-    facts = Facts.model_validate(_recorded(run, "facts", run.service.location()))
-    finding = examine(entries, facts, failure.kind, failure.fields.get("unit") or {})
-    create_markdown_artifact(
-        diagnosis_page(finding, failure), key=key(run, "diagnosis"), description=finding.explanation
-    )
-    run.say(finding.explanation)
+    journal = _recorded(run, "journal", _journal_of(run, launched))
+    facts = _recorded(run, "facts", run.service.location())
+    finding = examine(journal["entries"], facts, failure.kind, failure.fields)
+    publish(run, "diagnosis", report.diagnosis_page(finding, failure), finding.headline)
+    run.say(finding.headline)
     return finding
 
 
 def examine(
-    entries: list[dict[str, Any]], facts: Facts, kind: str, unit: dict[str, Any]
+    entries: list[dict[str, Any]], facts: dict[str, Any], kind: str, fields: dict[str, Any]
 ) -> Finding:
     """Return the finding for a journal and the host's facts.
 
     Args:
         entries: the journal as the supervisor gives it.
-        facts: the host as it is.
-        kind: how the service ended, in the supervisor's or systemd's word.
-        unit: what `systemctl show` said then.
+        facts: the facts as the supervisor gives them.
+        kind: how the service ended, in the supervisor's word.
+        fields: `unit` as systemd shows it, and `last_stage`, if known.
     """
-    return diagnose(
-        from_supervisor(entries), Evidence(packages=installed(facts)), Death(kind=kind, unit=unit)
+    death = Death(
+        kind=kind if kind in get_args(DeathKind) else "gone",
+        unit=fields.get("unit") or {},
+        last_stage=fields.get("last_stage"),
     )
-
-
-def installed(facts: Facts) -> list[Installed]:
-    """Return the installed packages as the rules of families read them."""
-    return [
-        Installed(package.name, package.version, tuple(package.requires))
-        for package in facts.environment.packages
-    ]
+    return diagnose(from_supervisor(entries), Facts.from_supervisor(facts), death)
 
 
 def _journal_of(run: Redeployment, launched: Launched | None) -> dict[str, Any]:
-    wanted: dict[str, Any] = {"unit": run.service.unit, "lines": _JOURNAL_LINES}
+    wanted: dict[str, Any] = {"unit": run.service.unit, "lines": JOURNAL_LINES}
     if launched is not None:
         wanted |= {"invocation": launched.invocation, "since": launched.started}
     return wanted

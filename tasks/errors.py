@@ -14,7 +14,9 @@ class StepFailed(RedeployError):
         fields: what else the host said about it.
     """
 
-    def __init__(self, step: str, kind: str, message: str, *, hint: str = "", **fields: Any) -> None:
+    def __init__(
+        self, step: str, kind: str, message: str, *, hint: str = "", **fields: Any
+    ) -> None:
         super().__init__(message, hint=hint)
         self.step = step
         self.kind = kind

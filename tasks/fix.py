@@ -1,8 +1,13 @@
-"""Carry out the remedy that a rule named."""
+"""Carry out the remedy that a rule named, and look whether it helped."""
+
+from collections.abc import Collection
 
 from pydantic import BaseModel
 
-from tasks.diagnosis.finding import Finding, Remedy
+from tasks.diagnosis.finding import Finding
+from tasks.diagnosis.rules import Remedy, still_wrong
+from tasks.diagnosis.symptoms import Facts
+from tasks.errors import StepFailed
 from tasks.redeployment import Redeployment
 from tasks.steps import POLICIES, step
 from tasks.stop import stop_unit
@@ -17,12 +22,39 @@ class Fixed(BaseModel):
 
 @step("fix")
 def fix(run: Redeployment, remedy: Remedy) -> Fixed:
-    """End the failing service and install what the remedy says.
+    """End the failing service, install what the remedy says, and check that it holds.
 
     Raises:
-        StepFailed: uv failed.
+        StepFailed: uv failed, or the skew is still there.
     """
     stop_unit(run, "fix")
+    fixed = _install(run, remedy)
+    moved = ", ".join(
+        f"{name} {fixed.before.get(name)} → {new}" for name, new in fixed.after.items()
+    )
+    run.say(f"{remedy.rule}: {moved}")
+    facts = Facts.from_supervisor(
+        run.do("fix", "facts", run.service.location(), operation="fix-facts")
+    )
+    wrong = still_wrong(remedy, facts)
+    if wrong:
+        raise StepFailed("fix", "not-cured", f"The remedy did not help: {wrong}")
+    return fixed
+
+
+def remedy_for(finding: Finding, tried: Collection[str]) -> Remedy | None:
+    """Return the remedy that policy allows now, or None.
+
+    Only a rule's own remedy, only a safe one, and each once: the same evidence after a remedy
+    means that it did not help.
+    """
+    remedy = finding.remedy
+    if remedy is None or remedy.safety != "auto" or remedy.rule in tried:
+        return None
+    return remedy
+
+
+def _install(run: Redeployment, remedy: Remedy) -> Fixed:
     arguments = {
         "environment": run.service.environment,
         "packages": list(remedy.packages),
@@ -30,20 +62,4 @@ def fix(run: Redeployment, remedy: Remedy) -> Fixed:
         "find_links": [],
     }
     deadline = POLICIES["fix"].deadline_seconds
-    fixed = Fixed.model_validate(run.do("fix", "install", arguments, deadline_seconds=deadline))
-    run.say(
-        ", ".join(f"{name} {fixed.before.get(name)} → {new}" for name, new in fixed.after.items())
-    )
-    return fixed
-
-
-def remedy_for(finding: Finding, tried: list[str]) -> Remedy | None:
-    """Return the remedy that policy allows now, or None.
-
-    Only a rule's own remedy, only a safe one, and each once: the same evidence after a remedy
-    means that it did not help.
-    """
-    remedy = finding.remedy
-    if finding.rule is None or remedy is None or remedy.safety != "auto" or finding.rule in tried:
-        return None
-    return remedy
+    return Fixed.model_validate(run.do("fix", "install", arguments, deadline_seconds=deadline))

@@ -7,7 +7,8 @@ from typing import Any
 from tasks import report
 from tasks.artifacts import publish
 from tasks.cleanup import Cleaned
-from tasks.diagnosis.finding import Finding, Remedy
+from tasks.diagnosis.finding import Finding
+from tasks.diagnosis.rules import Remedy
 from tasks.errors import StepFailed
 from tasks.facts import Facts
 from tasks.packages.diff import diff
@@ -43,7 +44,7 @@ class Story:
                 outcome="failed",
                 failed_step=failure.step,
                 kind=finding.kind,
-                cause=finding.cause,
+                cause=finding.headline,
                 rule=finding.rule,
                 remedy=list(remedy.packages) if remedy else None,
             )

@@ -43,26 +43,32 @@ def plan_page(plan: Plan) -> str:
 def diagnosis_page(finding: Finding, failure: StepFailed) -> str:
     """Return a diagnosis: cause, how sure, what to do, and the service's last lines."""
     last = "\n".join(str(line) for line in failure.fields.get("last_lines", []))
-    remedy = finding.remedy
+    return "\n\n".join(
+        [finding_page(finding, failure), "## The last lines", fenced(last or "none")]
+    )
+
+
+def finding_page(finding: Finding, failure: StepFailed) -> str:
+    """Return what was concluded, from what, and what follows."""
+    cause = finding.root_cause
+    rows = [
+        ("failed in", f"{failure.step}: {failure.message}"),
+        ("root cause", cause.text if cause else "not in the journal"),
+        ("where", finding.where),
+        ("kind", finding.kind),
+        ("rule", finding.rule or "none"),
+        ("how sure", finding.confidence),
+        ("remedy", finding.remedy.sentence if finding.remedy else "none"),
+        ("for you to do", finding.advice),
+        ("looked at", "; ".join(finding.looked_at)),
+    ]
+    evidence = "\n".join(f"{line.number}: {line.text}" for line in finding.evidence)
     return "\n\n".join(
         [
             f"# {inert(finding.explanation)}",
-            table(
-                ("what", ""),
-                [
-                    ("step", failure.step),
-                    ("how it ended", failure.message),
-                    ("kind", finding.kind),
-                    ("rule", finding.rule or "none"),
-                    ("how sure", finding.confidence),
-                    ("remedy", " ".join(remedy.packages) if remedy else "none"),
-                    ("for you to do", finding.advice),
-                ],
-            ),
+            table(("what", ""), rows),
             "## Evidence",
-            fenced("\n".join(finding.evidence) or "nothing in the journal"),
-            "## The service's last lines",
-            fenced(last or "none"),
+            fenced(evidence or "nothing in the journal"),
         ]
     )
 
@@ -166,9 +172,9 @@ def figures(measured: Mapping[str, object]) -> list[tuple[str, str]]:
 
 
 def duration(seconds: float | None) -> str:
-    """Return seconds in words; a dash for what is not known."""
+    """Return seconds in words; a hyphen for what is not known."""
     if seconds is None:
-        return "–"
+        return "-"
     if seconds < 120:
         return f"{seconds:.1f} s"
     return f"{seconds // 60:.0f} min {seconds % 60:.0f} s"

@@ -54,7 +54,9 @@ class Request(BaseModel):
     attempts: int = Field(
         3, title="Attempts", ge=1, le=5, description="How many starts before the way back."
     )
-    benchmark: bool = Field(True, title="Benchmark", description="Run `vllm bench serve` at the end.")
+    benchmark: bool = Field(
+        True, title="Benchmark", description="Run `vllm bench serve` at the end."
+    )
     reason: str = Field("", title="Reason", max_length=500, description="Why; kept in the record.")
     requested_by: str = Field("", title="Requested by", max_length=100, description="Who asks.")
     resume: str | None = Field(

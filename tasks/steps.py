@@ -9,12 +9,13 @@ import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 from time import monotonic
-from typing import Any, Concatenate, ParamSpec, TypeVar
+from typing import Any, Concatenate, ParamSpec, TypeVar, cast
 
 from prefect import task
 from prefect.cache_policies import CacheKeyFnPolicy
+from prefect.client.schemas.objects import State
 from prefect.context import TaskRunContext
-from prefect.states import Failed, State
+from prefect.states import Failed
 
 from blocks.errors import RedeployError
 from tasks.redeployment import Redeployment
@@ -62,7 +63,9 @@ POLICIES = {
 
 def step(
     name: str,
-) -> Callable[[Callable[Concatenate[Redeployment, P], T]], Callable[Concatenate[Redeployment, P], T]]:
+) -> Callable[
+    [Callable[Concatenate[Redeployment, P], T]], Callable[Concatenate[Redeployment, P], T]
+]:
     """Make a function of a redeployment a step of that name.
 
     Args:
@@ -76,29 +79,27 @@ def step(
     def decorate(
         function: Callable[Concatenate[Redeployment, P], T],
     ) -> Callable[Concatenate[Redeployment, P], T]:
-        @functools.wraps(function)
-        def guarded(run: Redeployment, *args: P.args, **kwargs: P.kwargs) -> T | State[Any]:
+        def guarded(run: Redeployment, *args: P.args, **kwargs: P.kwargs) -> T:
             try:
                 return function(run, *args, **kwargs)
             except RedeployError as error:
                 run.say(str(error), logging.ERROR)
-                return Failed(message=str(error), data=error)
+                return cast("T", Failed(message=str(error), data=error))
 
         as_task = task(
-            guarded,
             name=name,
             task_run_name=name.replace("-", " "),
             persist_result=True,
             cache_policy=CacheKeyFnPolicy(cache_key_fn=functools.partial(_key, name)),
-        )
+        )(functools.update_wrapper(guarded, function))
 
-        @functools.wraps(function)
         def call(run: Redeployment, *args: P.args, **kwargs: P.kwargs) -> T:
             began, run.step = monotonic(), name
             state: State[T] = as_task(run, *args, **kwargs, return_state=True)
             run.took(name, monotonic() - began)
             return state.result()
 
+        functools.update_wrapper(call, function)
         return call
 
     return decorate
