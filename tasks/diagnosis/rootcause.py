@@ -13,6 +13,7 @@ _CONSEQUENCE = re.compile(
     r"^(?:\S+: )?Executor failed\.?$|^(?:SystemExit|KeyboardInterrupt|\S*CancelledError)\b"
 )
 _QUOTED = re.compile(r"Worker failed with error [\"'](?P<text>.*)[\"'], please check", re.DOTALL)
+UNNAMED = "vllm"
 _LOUD = frozenset({None, "ERROR", "CRITICAL"})
 
 
@@ -133,7 +134,7 @@ def _by_frames(traceback: Traceback) -> str:
     for process, pattern in _FRAMES:
         if any(pattern.search(f"{frame.file} {frame.function}") for frame in frames):
             return process
-    return "vllm"
+    return UNNAMED
 
 
 def _statements(entries: Iterable[Entry], *, weak: bool) -> Iterable[RootCause]:
@@ -144,7 +145,7 @@ def _statements(entries: Iterable[Entry], *, weak: bool) -> Iterable[RootCause]:
             if kind.by and not kind.by.fullmatch(entry.identifier or ""):
                 continue
             if kind.pattern.match(line.text):
-                process = kind.process or line.process or "vllm"
+                process = kind.process or line.process or UNNAMED
                 yield RootCause(process, line.pid, None, line.text, line_numbers=(entry.number,))
                 break
 
@@ -162,8 +163,10 @@ def _folded(causes: Sequence[RootCause], following: Iterable[RootCause]) -> Root
     first = causes[0]
     same = [one for one in causes if _shape(one) == _shape(first)]
     later = [one for one in causes if _shape(one) != _shape(first)]
+    known = [one.process for one in same if one.process != UNNAMED]
     return replace(
         first,
+        process=known[0] if known else first.process,
         line_numbers=tuple(sorted({number for one in same for number in one.line_numbers})),
         times_seen=len(same),
         pids=tuple(dict.fromkeys(one.pid for one in same if one.pid is not None)),

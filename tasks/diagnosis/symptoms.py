@@ -1,0 +1,101 @@
+"""What a diagnosis looks at beside the journal: what is installed, and how the service died."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict
+
+from tasks.diagnosis.journal import Entry
+from tasks.diagnosis.rootcause import RootCause
+from tasks.packages.families import Installed, Skew, marker_environment, skews
+
+DeathKind = Literal["crashed", "exited", "hung", "gone"]
+
+
+class Facts(BaseModel):
+    """What is installed on the host.
+
+    Attributes:
+        packages: every distribution of the environment.
+        python: the environment's Python version.
+        machine: as `platform.machine()` says.
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    packages: tuple[Installed, ...] = ()
+    python: str = "3.12"
+    machine: str = "x86_64"
+
+    @classmethod
+    def from_supervisor(cls, document: Mapping[str, Any]) -> "Facts":
+        """Read the supervisor's `facts` (docs/supervisor.md), as they came or dumped again."""
+        environment = document["environment"]
+        return cls(
+            packages=tuple(
+                Installed(one["name"], one["version"], tuple(one.get("requires", ())))
+                for one in environment["packages"]
+            ),
+            python=environment.get("python_version") or "3.12",
+            machine=document["host"]["machine"],
+        )
+
+    def version(self, name: str) -> str | None:
+        """Return the installed version of a package."""
+        return next((one.version for one in self.packages if one.name == name), None)
+
+    def skews(self) -> list[Skew]:
+        """Return what does not go together."""
+        return skews(self.packages, marker_environment(python=self.python, machine=self.machine))
+
+
+class Death(BaseModel):
+    """How the service died, as the supervisor's `watch` says it.
+
+    Attributes:
+        kind: `crashed`, `exited` (status 0, unexpected), `hung` (at the deadline), `gone`.
+        unit: the unit's properties; `result`, `exec_main_status` and `exec_main_code` are read.
+        last_stage: how far the start had come.
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    kind: DeathKind
+    unit: dict[str, Any] = {}
+    last_stage: str | None = None
+
+    @property
+    def result(self) -> str:
+        """Return systemd's word for it: `exit-code`, `signal`, `oom-kill` or another."""
+        return str(self.unit.get("result") or "")
+
+    @property
+    def was_killed(self) -> bool:
+        """Whether somebody sent SIGKILL; systemd shows the code as a word or as CLD_KILLED."""
+        status, code = self.unit.get("exec_main_status"), self.unit.get("exec_main_code")
+        by_signal = self.result in ("signal", "oom-kill") or str(code) in ("killed", "2")
+        return by_signal and str(status) in ("9", "KILL", "SIGKILL")
+
+    @property
+    def sentence(self) -> str:
+        """Say it to a person."""
+        says = {
+            "crashed": f"the service crashed (systemd: {self.result or 'no result'}, "
+            f"status {self.unit.get('exec_main_status', 'unknown')})",
+            "exited": "the service ended by itself with status 0",
+            "hung": "the service did not get ready in time",
+            "gone": "the service is gone: systemd no longer knows this start of it",
+        }
+        at = f" at stage {self.last_stage}" if self.last_stage else ""
+        return says[self.kind] + at
+
+
+@dataclass(frozen=True)
+class Symptoms:
+    """Everything a rule may look at."""
+
+    entries: Sequence[Entry]
+    root_cause: RootCause | None
+    facts: Facts
+    death: Death
