@@ -15,7 +15,7 @@ from blocks.settings import Settings
 from blocks.supervisor_client import Supervisor
 from deployments import terminal
 from deployments.run import AsJson, Config
-from tasks.diagnose import examine
+from tasks.diagnose import JOURNAL_LINES, examine
 from tasks.facts import Facts
 from tasks.release import ReleaseRecord
 from tasks.report import duration

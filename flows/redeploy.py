@@ -68,7 +68,6 @@ def _redeploy(run: Redeployment) -> State[None]:
 
 
 def _bring_up(run: Redeployment, story: Story) -> None:
-    tried: list[str] = []
     for number in range(1, run.request.attempts + 1):
         state = attempt(
             number=number,
@@ -79,17 +78,21 @@ def _bring_up(run: Redeployment, story: Story) -> None:
         )
         if state.is_completed():
             return story.healthy(number)
-        failure = state.result(raise_on_failure=False)
-        if not isinstance(failure, AttemptFailed):
-            return state.result()
-        remedy = remedy_for(failure.finding, tried)
-        story.failed(number, failure, failure.finding, remedy)
-        if remedy is None or number == run.request.attempts:
-            raise failure
-        tried.append(remedy.rule)
-        with run.in_phase(f"attempt-{number}"):
-            fix(run, remedy)
+        try:
+            state.result()
+        except AttemptFailed as failure:
+            _cure(run, story, number, failure)
     return None
+
+
+def _cure(run: Redeployment, story: Story, number: int, failure: AttemptFailed) -> None:
+    last = number == run.request.attempts
+    remedy = None if last else remedy_for(failure.finding, story.tried)
+    story.failed(number, failure, failure.finding, remedy)
+    if remedy is None:
+        raise failure
+    with run.in_phase(f"attempt-{number}"):
+        fix(run, remedy)
 
 
 def _go_back(run: Redeployment, story: Story, failure: StepFailed) -> State[None]:

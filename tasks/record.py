@@ -30,6 +30,11 @@ class Story:
     attempts: list[AttemptRecord] = field(default_factory=list)
     benchmark: dict[str, Any] | None = None
 
+    @property
+    def tried(self) -> set[str]:
+        """Return the rules whose remedies were carried out."""
+        return {one.rule for one in self.attempts if one.rule and one.remedy}
+
     def healthy(self, number: int) -> None:
         """Remember an attempt that serves."""
         self.attempts.append(AttemptRecord(number=number, outcome="healthy"))

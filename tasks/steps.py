@@ -93,7 +93,7 @@ def step(
             cache_policy=CacheKeyFnPolicy(cache_key_fn=functools.partial(_key, name)),
         )(functools.update_wrapper(guarded, function))
 
-        def call(run: Redeployment, *args: P.args, **kwargs: P.kwargs) -> T:
+        def call(run: Redeployment, /, *args: P.args, **kwargs: P.kwargs) -> T:
             began, run.step = monotonic(), name
             state: State[T] = as_task(run, *args, **kwargs, return_state=True)
             run.took(name, monotonic() - began)
