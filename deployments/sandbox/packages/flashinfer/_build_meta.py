@@ -1,0 +1,3 @@
+"""Written anew into every wheel."""
+
+__version__ = "0.0.0"

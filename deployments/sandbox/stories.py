@@ -1,0 +1,169 @@
+"""The stories that a host can be laid out with: data only."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from deployments.sandbox.catalog import Release
+
+
+@dataclass(frozen=True)
+class DebugFiles:
+    """Dumps that an operator left behind: how many, how large together, what they are called."""
+
+    pattern: str
+    count: int
+    total_bytes: int
+
+
+@dataclass(frozen=True)
+class Story:
+    """A service as it runs before the redeploy, and the nightly that it is to be moved to."""
+
+    key: str
+    service: str
+    unit: str
+    user: str
+    data_path: str
+    environment: str
+    port: int
+    model: str
+    model_config: Mapping[str, object]
+    served_model: str
+    old: Release
+    nightly: Release
+    cubin: str
+    offered_cubins: tuple[str, ...]
+    markers: tuple[str, ...]
+    debug_code: Mapping[str, str]
+    debug_files: DebugFiles
+    forbidden_config_keys: tuple[str, ...]
+    serve_options: tuple[str, ...]
+    index_path: str = ""
+    api_key: str | None = None
+
+
+# Of the 178 packages of the real lock these are left out, so that 163 remain.
+_TELEMETRY = {
+    "googleapis-common-protos",
+    "opentelemetry-api",
+    "opentelemetry-exporter-http-transport",
+    "opentelemetry-exporter-otlp-common",
+    "opentelemetry-exporter-otlp-proto-common",
+    "opentelemetry-exporter-otlp-proto-http",
+    "opentelemetry-proto",
+    "opentelemetry-sdk",
+    "opentelemetry-semantic-conventions",
+}
+_NEWCOMERS = {
+    "agent-detector",
+    "detect-installer",
+    "httpcore2",
+    "httpx2",
+    "mcp-types",
+    "truststore",
+}
+_OLDER = {
+    "aiohttp": "3.13.5",
+    "anthropic": "2.9.1",
+    "anyio": "4.14.2",
+    "certifi": "2026.8.4",
+    "fastapi": "0.161.0",
+    "filelock": "4.2.0",
+    "grpcio": "1.83.0",
+    "grpcio-reflection": "1.83.0",
+    "hf-xet": "1.7.4",
+    "mcp": "2.1.0",
+    "mistral-common": "1.12.0",
+    "openai": "3.41.0",
+    "protobuf": "7.35.1",
+    "pydantic": "2.14.1",
+    "pydantic-core": "2.50.1",
+    "ray": "2.58.1",
+    "regex": "2026.9.30",
+    "sentry-sdk": "3.0.0a7",
+    "starlette": "1.8.2",
+    "tqdm": "4.69.0",
+    "urllib3": "2.7.2",
+    "uvicorn": "0.51.0",
+    "websockets": "17.2",
+    "yarl": "1.24.0",
+}
+
+KIMI = Story(
+    key="kimi",
+    service="kimi",
+    unit="vllm-kimi-k25.service",
+    user="vllm",
+    data_path="/opt/vllm",
+    environment="/opt/vllm/env",
+    port=8000,
+    model="/models/kimi-k25",
+    model_config={
+        "architectures": ["KimiK25ForConditionalGeneration"],
+        "model_type": "kimi_k25",
+        "num_hidden_layers": 61,
+        "hidden_size": 7168,
+        "vocab_size": 163840,
+        "torch_dtype": "bfloat16",
+        "quantization_config": {"quant_method": "compressed-tensors"},
+    },
+    served_model="kimi-k2.5",
+    old=Release(
+        version="0.16.0rc2.dev313+g662205d34",
+        commit="662205d34bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb",
+        flashinfer="0.6.3",
+        asks=("sentry-sdk>=2",),
+        left_out=frozenset(_TELEMETRY | _NEWCOMERS),
+        versions=_OLDER,
+    ),
+    nightly=Release(
+        version="0.16.0rc2.dev344+gea5f903f8",
+        commit="ea5f903f8aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa",
+        flashinfer="0.6.4",
+        asks=("sentry-sdk==2.53.0",),
+        left_out=frozenset(_TELEMETRY | _NEWCOMERS),
+        versions={"sentry-sdk": "2.53.0"},
+    ),
+    cubin="0.6.3",
+    offered_cubins=("0.6.3", "0.6.4"),
+    markers=("torch.save", "_t.save", "NOMLA_SAVE", "embed_debug", "_nomla_debug"),
+    debug_code={
+        "vllm/model_executor/models/deepseek_v2.py": """
+
+import os as _os
+
+NOMLA_SAVE = _os.environ.get("NOMLA_SAVE") == "1"
+
+
+def _nomla_debug(name, tensor):  # left over from a hunt for wrong outputs
+    if NOMLA_SAVE:
+        import torch as _t
+
+        _t.save(tensor, f"/tmp/{name}.pt")
+
+
+def embed_debug(hidden_states):
+    import torch
+
+    torch.save(hidden_states, "/tmp/embed_debug.pt")
+    _nomla_debug("embed", hidden_states)
+    return hidden_states
+""",
+        "vllm/model_executor/model_loader/gguf_loader.py": """
+
+def _patched_gguf_name(hf_name):  # tried: experts under another name
+    return gguf_name(hf_name).replace("experts.", "exps.")
+""",
+        "vllm/model_executor/model_loader/weight_utils.py": """
+
+PRINT_SHARDS = True  # tried: which shard is slow
+""",
+    },
+    debug_files=DebugFiles("/tmp/*.pt", 35, 65_000_000),  # noqa: S108 - where they lie
+    forbidden_config_keys=("kv_cache_scheme", "kv_cache_quant_algo"),
+    serve_options=("--tensor-parallel-size", "8", "--trust-remote-code"),
+)
+
+STORIES: dict[str, Story] = {story.key: story for story in (KIMI,)}
