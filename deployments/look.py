@@ -3,18 +3,18 @@
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 from rich.markup import escape
 from rich.table import Table
 
 from blocks import config
-from blocks.errors import ConfigurationError, RedeployError
+from blocks.errors import RedeployError
 from blocks.service import Service
 from blocks.settings import Settings
 from blocks.supervisor_client import Supervisor
 from deployments import terminal
-from deployments.run import AsJson, Config
 from tasks.diagnose import JOURNAL_LINES, examine
 from tasks.facts import Facts
 from tasks.release import ReleaseRecord
@@ -22,15 +22,9 @@ from tasks.report import duration
 from tasks.snapshot import gpus_in_words
 
 
-def status(service: str, *, config_file: Config = None, as_json: AsJson = False) -> None:
-    """Show what is live, what holds the environment, and the last redeploy.
-
-    Parameters
-    ----------
-    service
-        A service of the configuration.
-    """
-    with _asked(service, config_file) as (found, supervisor):
+def status(name: str, config_file: Path | None, *, as_json: bool) -> None:
+    """Show what is live, what holds the environment, and the last redeploy."""
+    with _asked(name, config_file) as (found, supervisor):
         facts = Facts.model_validate(supervisor.call("facts", found.location()))
         state = supervisor.call("status", {"environment": found.environment})
     if as_json:
@@ -42,15 +36,9 @@ def status(service: str, *, config_file: Config = None, as_json: AsJson = False)
     terminal.out.print(table)
 
 
-def history(service: str, *, config_file: Config = None, as_json: AsJson = False) -> None:
-    """Show the redeploys that the service's host remembers, newest first.
-
-    Parameters
-    ----------
-    service
-        A service of the configuration.
-    """
-    with _asked(service, config_file) as (found, supervisor):
+def history(name: str, config_file: Path | None, *, as_json: bool) -> None:
+    """Show the redeploys that the service's host remembers, newest first."""
+    with _asked(name, config_file) as (found, supervisor):
         asked = {"environment": found.environment}
         records = supervisor.call("history", asked)["releases"]
     if as_json:
@@ -72,15 +60,9 @@ def history(service: str, *, config_file: Config = None, as_json: AsJson = False
     terminal.out.print(table)
 
 
-def diagnose(service: str, *, config_file: Config = None, as_json: AsJson = False) -> None:
-    """Read a service's journal and host, and say why it does not run.
-
-    Parameters
-    ----------
-    service
-        A service of the configuration.
-    """
-    with _asked(service, config_file) as (found, supervisor):
+def diagnose(name: str, config_file: Path | None, *, as_json: bool) -> None:
+    """Read a service's journal and host, and say why it does not run."""
+    with _asked(name, config_file) as (found, supervisor):
         facts = supervisor.call("facts", found.location())
         asked = {"unit": found.unit, "lines": JOURNAL_LINES}
         entries = supervisor.call("journal", asked)["entries"]
@@ -93,7 +75,7 @@ def diagnose(service: str, *, config_file: Config = None, as_json: AsJson = Fals
 
 
 @contextmanager
-def _asked(name: str, config_file: Config) -> Iterator[tuple[Service, Supervisor]]:
+def _asked(name: str, config_file: Path | None) -> Iterator[tuple[Service, Supervisor]]:
     try:
         service = config.load(config_file or Settings().config).service(name)
         supervisor = Supervisor(service.host)
@@ -103,7 +85,7 @@ def _asked(name: str, config_file: Config) -> Iterator[tuple[Service, Supervisor
         finally:
             service.host.close()
     except RedeployError as error:
-        terminal.give_up(error, code=2 if isinstance(error, ConfigurationError) else 1)
+        terminal.give_up(error)
 
 
 def _status_rows(

@@ -4,6 +4,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import httpx
 import uvicorn
@@ -14,29 +15,20 @@ from prefect.settings import PREFECT_API_URL, PREFECT_UI_API_URL, temporary_sett
 from blocks import config
 from blocks.errors import ConfigurationError, RedeployError
 from blocks.settings import Settings
-from blocks.types import Port
 from deployments import terminal
-from deployments.run import Config
 from deployments.triggers import deployments
 
 _START_SECONDS = 180
 
 
-def serve(
-    *, host: str = "127.0.0.1", port: Port = 4200, runs: int = 4, config_file: Config = None
-) -> None:
+def serve_forever(host: str, port: int, runs: int, config_file: Path | None) -> None:
     """Serve the UI, the API and the deployments until Ctrl-C.
 
-    Prefect's UI knows no users: keep it on loopback, or behind something that does.
-
-    Parameters
-    ----------
-    host
-        The address to listen on.
-    port
-        The port to listen on.
-    runs
-        How many redeploys may be under way at once.
+    Args:
+        host: the address to listen on.
+        port: the port to listen on.
+        runs: how many redeploys may be under way at once.
+        config_file: hosts and services; default: as the settings say.
     """
     try:
         configuration = config.load(config_file or Settings().config)
@@ -51,7 +43,7 @@ def serve(
                 *deployments(configuration.services), limit=runs, pause_on_shutdown=False
             )
     except RedeployError as error:
-        terminal.give_up(error, code=2 if isinstance(error, ConfigurationError) else 1)
+        terminal.give_up(error)
 
 
 @contextmanager

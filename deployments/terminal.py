@@ -11,7 +11,7 @@ from rich.markup import escape
 from rich.panel import Panel
 from rich.table import Table
 
-from blocks.errors import RedeployError
+from blocks.errors import ConfigurationError, RedeployError
 from tasks.diagnosis.finding import Finding
 from tasks.packages.diff import PackageDiff
 from tasks.packages.versions import CommitDelta
@@ -23,10 +23,10 @@ out = Console()
 err = Console(stderr=True)
 
 
-def give_up(error: RedeployError, code: int = 1) -> NoReturn:
-    """Say an error in one sentence and leave."""
-    err.print(f"[bold red]{escape(str(error))}[/]")
-    raise SystemExit(code)
+def give_up(error: RedeployError) -> NoReturn:
+    """Say an error and leave: 2 for a wrong wish or configuration, 1 for everything else."""
+    err.print(f"[bold red]{escape(str(error))}[/]", highlight=False)
+    raise SystemExit(2 if isinstance(error, ConfigurationError) else 1)
 
 
 class _Lines(logging.Handler):

@@ -11,8 +11,9 @@ from blocks.errors import RedeployError
 from blocks.service import Service
 from flows.attempt import AttemptFailed, attempt
 from flows.roll_back import roll_back
-from tasks.benchmark import benchmark
+from tasks.benchmark import DIED, benchmark
 from tasks.cleanup import cleanup
+from tasks.diagnose import find_cause
 from tasks.errors import PlanRefused, StepFailed
 from tasks.fix import fix, remedy_for
 from tasks.lock import give_back, lock, take
@@ -119,6 +120,9 @@ def _prove(run: Redeployment, story: Story) -> State[None]:
         if run.request.benchmark:
             story.benchmark = benchmark(run)
     except StepFailed as failure:
+        if failure.kind in DIED:
+            find_cause(run, failure, None)
+            return _go_back(run, story, failure)
         verdict = f"Serving {story.plan.after}, but: {failure}"
         record(run, story, "live, benchmark failed", verdict)
         return Failed(message=verdict, data=failure)

@@ -1,6 +1,8 @@
 """Hold the environment: one redeploy at a time, with who, why and when, on the host."""
 
-from blocks.errors import Refused
+import logging
+
+from blocks.errors import RedeployError, Refused
 from blocks.settings import Settings
 from tasks.errors import StepFailed
 from tasks.redeployment import Redeployment
@@ -16,6 +18,10 @@ def lock(run: Redeployment) -> None:
     """
     run.supervisor.install()
     take(run)
+    if run.request.resume and not run.recorded():
+        raise StepFailed(
+            "lock", "unknown", f"The host knows no redeploy {run.id}.", hint="Nothing was changed."
+        )
 
 
 def take(run: Redeployment) -> None:
@@ -36,5 +42,9 @@ def take(run: Redeployment) -> None:
 
 
 def give_back(run: Redeployment) -> None:
-    """Give the lock back; not an error when it is gone."""
-    run.supervisor.call("unlock", {"environment": run.service.environment, "holder": run.id})
+    """Give the lock back; when the link is down, its lease runs out."""
+    asked = {"environment": run.service.environment, "holder": run.id}
+    try:
+        run.supervisor.call("unlock", asked)
+    except RedeployError as error:
+        run.say(f"The lock was not given back and ends with its lease: {error}", logging.WARNING)

@@ -77,11 +77,7 @@ def record(run: Redeployment, story: Story, result: Result, verdict: str) -> Rel
 
 
 def _write_up(run: Redeployment, story: Story, result: Result, verdict: str) -> ReleaseRecord:
-    asked = {"prefix": run.id}
-    operations = [
-        Operation.model_validate(one)
-        for one in run.supervisor.call("operations", asked)["operations"]
-    ]
+    operations = [Operation.model_validate(one) for one in run.recorded()]
     now = Facts.model_validate(run.supervisor.call("facts", run.service.location()))
     installed = story.before.environment.versions()
     request, service, plan = run.request, run.service, story.plan

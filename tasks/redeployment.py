@@ -71,10 +71,17 @@ class Redeployment:
 
     def attempt_name(self, number: int) -> str:
         """Return the name of an attempt's page; one that the host has a verdict on is a replay."""
-        asked = {"prefix": f"{self.id}/attempt-{number}"}
-        done = self.supervisor.call("operations", asked)["operations"]
-        over = any(one["verb"] == "watch" and one["state"] != "running" for one in done)
+        over = any(
+            one["verb"] == "watch" and one["state"] != "running"
+            for one in self.recorded(f"attempt-{number}")
+        )
         return f"attempt {number} (replayed)" if over else f"attempt {number}"
+
+    def recorded(self, phase: str = "") -> list[dict[str, Any]]:
+        """Return what the host's log holds of this redeploy, or of one phase of it."""
+        asked = {"prefix": f"{self.id}/{phase}".rstrip("/")}
+        found: list[dict[str, Any]] = self.supervisor.call("operations", asked)["operations"]
+        return found
 
     def operation(self, name: str) -> str:
         """Return the full name of an operation of the current phase."""

@@ -1,0 +1,148 @@
+"""The commands and their options. What they need is imported when they are called."""
+
+from pathlib import Path
+from typing import Annotated
+
+from cyclopts import Parameter
+
+from blocks.types import Port
+from tasks.request import SkewPolicy, Strategy
+
+Config = Annotated[
+    Path | None, Parameter(name="--config", help="The file with hosts and services.")
+]
+AsJson = Annotated[bool, Parameter(name="--json", negative="", help="Print JSON for a program.")]
+
+
+def run(
+    service: str,
+    target: str = "nightly",
+    *,
+    strategy: Strategy = Strategy.CLASSIC,
+    skew: SkewPolicy = SkewPolicy.REFUSE,
+    attempts: int = 3,
+    benchmark: bool = True,
+    reason: str = "",
+    resume: str | None = None,
+    config: Config = None,
+    as_json: AsJson = False,
+) -> None:
+    """Redeploy a service to a target and follow it to the end.
+
+    Parameters
+    ----------
+    service
+        A service of the configuration.
+    target
+        `nightly`, an exact version, or a commit.
+    strategy
+        When the service is stopped.
+    skew
+        What happens when packages are out of step.
+    attempts
+        How many starts before the way back.
+    benchmark
+        Run `vllm bench serve` at the end.
+    reason
+        Why; kept in the record.
+    resume
+        The id of a redeploy that was cut off.
+    """
+    from deployments.follow import follow
+
+    wish = {
+        "service": service,
+        "target": target,
+        "strategy": strategy,
+        "skew": skew,
+        "attempts": attempts,
+        "benchmark": benchmark,
+        "reason": reason,
+        "resume": resume,
+    }
+    follow(wish, config, as_json=as_json)
+
+
+def plan(
+    service: str,
+    target: str = "nightly",
+    *,
+    skew: SkewPolicy = SkewPolicy.REFUSE,
+    config: Config = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show what a redeploy would do: wheel, packages, commits, what is out of step.
+
+    Parameters
+    ----------
+    service
+        A service of the configuration.
+    target
+        `nightly`, an exact version, or a commit.
+    skew
+        What would happen when packages are out of step.
+    """
+    from deployments.follow import follow
+
+    wish = {"service": service, "target": target, "skew": skew, "plan_only": True}
+    follow(wish, config, as_json=as_json)
+
+
+def status(service: str, *, config: Config = None, as_json: AsJson = False) -> None:
+    """Show what is live, who holds the environment, and the last redeploy.
+
+    Parameters
+    ----------
+    service
+        A service of the configuration.
+    """
+    from deployments import look
+
+    look.status(service, config, as_json=as_json)
+
+
+def history(service: str, *, config: Config = None, as_json: AsJson = False) -> None:
+    """Show the redeploys that the service's host remembers, newest first.
+
+    Parameters
+    ----------
+    service
+        A service of the configuration.
+    """
+    from deployments import look
+
+    look.history(service, config, as_json=as_json)
+
+
+def diagnose(service: str, *, config: Config = None, as_json: AsJson = False) -> None:
+    """Read a service's journal and host, and say why it does not run.
+
+    Parameters
+    ----------
+    service
+        A service of the configuration.
+    """
+    from deployments import look
+
+    look.diagnose(service, config, as_json=as_json)
+
+
+def serve(
+    *, host: str = "127.0.0.1", port: Port = 4200, runs: int = 4, config: Config = None
+) -> None:
+    """Serve Prefect's UI and API and our deployments, until Ctrl-C.
+
+    Prefect's UI knows no users: keep it on loopback, or behind something that does.
+
+    Parameters
+    ----------
+    host
+        The address to listen on.
+    port
+        The port to listen on.
+    runs
+        How many redeploys may be under way at once.
+    """
+    from deployments.serve import serve_forever
+
+    serve_forever(host, port, runs, config)
