@@ -1,0 +1,180 @@
+"""What each verb may be given: the table that every call is checked against first."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from blocks.supervisor import values as v
+from blocks.supervisor.failures import Refusal
+
+
+class Argument(NamedTuple):
+    """How one argument is checked; one that is not required has a default."""
+
+    check: v.Check
+    required: bool = True
+    default: Any = None
+
+
+Arguments = dict[str, Argument]
+_need = Argument
+
+
+def _may(check: v.Check, default: Any = None) -> Argument:
+    return Argument(v.optional(check), required=False, default=default)
+
+
+_DAY = 86400.0
+_URLS = v.many(v.url, 20)
+_NAMES = v.many(v.one_line, 200)
+_VERSIONS = v.table(v.package, v.word)
+_FACTS: Arguments = {
+    "unit": _need(v.unit),
+    "environment": _need(v.path),
+    "distribution": _may(v.package),
+    "model": _may(v.path),
+}
+_JOURNAL: Arguments = {
+    "unit": _need(v.unit),
+    "invocation": _may(v.invocation),
+    "since": _may(v.number(0, 1e11)),
+    "lines": _may(v.whole(1, 10_000), 200),
+}
+_SOURCES: Arguments = {"indexes": _may(_URLS, []), "find_links": _may(_URLS, [])}
+
+READING: dict[str, Arguments] = {
+    "version": {},
+    "facts": _FACTS,
+    "journal": _JOURNAL,
+    "operations": {"prefix": _need(v.operation)},
+    "status": {"environment": _may(v.path)},
+    "history": {"environment": _may(v.path)},
+    "lock": {
+        "environment": _need(v.path),
+        "holder": _need(v.operation),
+        "who": _need(v.one_line),
+        "why": _need(v.one_line),
+        "lease_seconds": _need(v.number(1, 30 * _DAY)),
+    },
+    "unlock": {"environment": _need(v.path), "holder": _need(v.operation)},
+    "ensure": {
+        "operation": _need(v.operation),
+        "verb": _need(v.one_line),
+        "holder": _need(v.operation),
+        "environment": _need(v.path),
+        "arguments": _need(v.document),
+        "wait_seconds": _may(v.number(0, 600), 0),
+    },
+}
+"""The verbs that answer at once."""
+
+DOING: dict[str, Arguments] = {
+    "remember": {"document": _need(v.document)},
+    "facts": _FACTS,
+    "journal": _JOURNAL,
+    "stop": {"unit": _need(v.unit), "timeout_seconds": _need(v.number(0, _DAY))},
+    "resolve": {
+        "environment": _need(v.path),
+        "requirements": _need(v.many(v.requirement)),
+        "constraints": _may(v.many(v.requirement), []),
+        **_SOURCES,
+    },
+    "stage": {
+        "environment": _need(v.path),
+        "release": _need(v.release),
+        "lock": _need(v.text),
+        **_SOURCES,
+    },
+    "verify": {
+        "environment": _need(v.path),
+        "look_at": _may(v.path),
+        "locked": _may(_VERSIONS, {}),
+        "markers": _may(_NAMES, []),
+        "imports": _may(v.many(v.module, 100), []),
+        "model": _may(v.path),
+        "forbidden_config_keys": _may(_NAMES, []),
+    },
+    "cleanup": {
+        "patterns": _need(v.many(v.glob, 100)),
+        "owner": _need(v.user),
+        "older_than_seconds": _may(v.number(0, 3650 * _DAY), 0),
+    },
+    "switch": {"environment": _need(v.path), "sibling": _need(v.path), "previous": _need(v.path)},
+    "start": {
+        "unit": _need(v.unit),
+        "baseline": _may(v.table(v.one_line, v.whole(0, 1 << 60)), {}),
+        "gpu_wait_seconds": _may(v.number(0, _DAY), 0),
+        "tolerance_bytes": _may(v.whole(0, 1 << 60), 0),
+    },
+    "watch": {
+        "unit": _need(v.unit),
+        "invocation": _need(v.invocation),
+        "started": _need(v.number(0, 1e11)),
+        "port": _need(v.whole(1, 65535)),
+        "deadline_seconds": _need(v.number(0, 7 * _DAY)),
+        "lines": _may(v.whole(0, 200), 80),
+    },
+    "install": {
+        "environment": _need(v.path),
+        "packages": _need(v.many(v.pinned, 200)),
+        **_SOURCES,
+    },
+    "benchmark": {
+        "environment": _need(v.path),
+        "port": _need(v.whole(1, 65535)),
+        "model": _need(v.word),
+        "tokenizer": _may(v.word),
+        "num_prompts": _need(v.whole(1, 100_000)),
+        "input_len": _need(v.whole(1, 10_000_000)),
+        "output_len": _need(v.whole(1, 10_000_000)),
+    },
+    "record": {"record": _need(v.document)},
+}
+"""The verbs of `ensure`."""
+
+
+def checked(verb: str, given: Any, known: dict[str, Arguments]) -> dict[str, Any]:
+    """Return the arguments of a verb, checked and with defaults filled in.
+
+    Raises:
+        Refusal: The verb or an argument is unknown, missing or not as it has to be.
+    """
+    if verb not in known:
+        verbs = ", ".join(sorted(known))
+        raise Refusal("unknown-verb", f"There is no verb {verb!r} here.", f"Use one of: {verbs}.")
+    given = v.document(given, "the request")
+    for name in given:
+        if name not in known[verb]:
+            raise v.refuse(name[:80], f"{verb} knows no such argument.")
+    return {name: _one(name, argument, given) for name, argument in known[verb].items()}
+
+
+def check_together(environment: str, arguments: dict[str, Any]) -> None:
+    """Refuse arguments that lead away from the environment whose lock is held.
+
+    Raises:
+        Refusal: An operation's paths are neither the environment nor its siblings.
+    """
+    if arguments.get("environment") not in (None, environment):
+        raise v.refuse("environment", f"the lock is on {environment!r}, not on this one.")
+    for name in ("sibling", "previous"):
+        if name in arguments and not is_sibling(arguments[name], environment):
+            raise v.refuse(name, f"it has to be named {environment}.<something>.")
+    look_at = arguments.get("look_at")
+    if look_at not in (None, environment) and not is_sibling(str(look_at), environment):
+        raise v.refuse("look_at", f"it has to be {environment} or {environment}.<something>.")
+
+
+def is_sibling(path: str, environment: str) -> bool:
+    """Tell whether a path is `<environment>.<something>`, in the same folder."""
+    rest = path[len(environment) + 1 :]
+    return path.startswith(f"{environment}.") and bool(rest) and "/" not in rest
+
+
+def _one(name: str, argument: Argument, given: dict[str, Any]) -> Any:
+    if name not in given:
+        if argument.required:
+            raise v.refuse(name, "it is missing.")
+        return argument.default
+    value = argument.check(given[name], name)
+    return argument.default if value is None else value

@@ -1,0 +1,141 @@
+"""Argument vectors, built and nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+Argv = tuple[str, ...]
+
+_BIND = 'mount --bind -- "$1" "$2" && shift 2 && exec "$@"'
+
+
+def show(unit: str, properties: Sequence[str]) -> Argv:
+    """Read properties of a unit."""
+    return ("systemctl", "show", "--no-pager", f"--property={','.join(properties)}", "--", unit)
+
+
+def stop(unit: str) -> Argv:
+    """Ask for a unit to be stopped, without waiting."""
+    return ("systemctl", "stop", "--no-block", "--", unit)
+
+
+def start(unit: str) -> Argv:
+    """Ask for a unit to be started, without waiting."""
+    return ("systemctl", "start", "--no-block", "--", unit)
+
+
+def reset_failed(unit: str) -> Argv:
+    """Forget a unit's earlier failures and restarts."""
+    return ("systemctl", "reset-failed", "--", unit)
+
+
+def daemon_reload() -> Argv:
+    """Have systemd read unit files again."""
+    return ("systemctl", "daemon-reload")
+
+
+def transient(unit: str, description: str, command: Sequence[str]) -> Argv:
+    """Start a command as a transient service that nobody else's end can end."""
+    return (
+        "systemd-run",
+        f"--unit={unit}",
+        f"--description={description}",
+        "--quiet",
+        "--property=Type=exec",
+        "--property=TimeoutStopSec=10",
+        "--",
+        *command,
+    )
+
+
+def service_property(unit: str, name: str) -> Argv:
+    """Read one property over D-Bus, where argument vectors keep their shape."""
+    escaped = "".join(c if c.isascii() and c.isalnum() else f"_{ord(c):02x}" for c in unit)
+    return (
+        "busctl",
+        "--json=short",
+        "get-property",
+        "org.freedesktop.systemd1",
+        f"/org/freedesktop/systemd1/unit/{escaped}",
+        "org.freedesktop.systemd1.Service",
+        name,
+    )
+
+
+def journal(matches: Sequence[str], *options: str) -> Argv:
+    """Read the journal as JSON; `--all` since long fields are else left out."""
+    fields = "MESSAGE,PRIORITY,SYSLOG_IDENTIFIER,_PID,_COMM,_SYSTEMD_UNIT,UNIT,MESSAGE_ID"
+    more = "_SYSTEMD_INVOCATION_ID,INVOCATION_ID,EXIT_CODE,EXIT_STATUS"
+    return (
+        "journalctl",
+        "--no-pager",
+        "--quiet",
+        "--all",
+        "--output=json",
+        f"--output-fields={fields},{more}",
+        *options,
+        *matches,
+    )
+
+
+def as_user(uid: int, gid: int, command: Sequence[str]) -> Argv:
+    """Run a command as another user, with that user's groups."""
+    return ("setpriv", f"--reuid={uid}", f"--regid={gid}", "--init-groups", "--", *command)
+
+
+def bound(copy: str, over: str, command: Sequence[str]) -> Argv:
+    """Run a command in a mount namespace of its own where `copy` lies over the path `over`."""
+    inside = ("/bin/sh", "-c", _BIND, "sh", copy, over, *command)
+    return ("unshare", "--mount", "--propagation=private", "--", *inside)
+
+
+def copy_tree(source: str, target: str) -> Argv:
+    """Copy a folder with everything, by reference where the file system can."""
+    return ("cp", "-a", "--reflink=auto", "-T", "--", source, target)
+
+
+def uv_sources(indexes: Sequence[str], find_links: Sequence[str]) -> Argv:
+    """Name the indexes, first one first and the last one as default; none: as uv is set up."""
+    default = (f"--default-index={indexes[-1]}",) if indexes else ()
+    others = tuple(f"--index={url}" for url in indexes[:-1])
+    return (*others, *default, *(f"--find-links={url}" for url in find_links))
+
+
+def uv_compile(uv: str, python: str, sources: Sequence[str], constraints: str | None) -> Argv:
+    """Resolve requirements, given on standard input, into a lock with hashes."""
+    more = ("--constraint", constraints) if constraints else ()
+    fixed = ("--generate-hashes", "--no-header", "--color=never", "--no-progress")
+    return (uv, "pip", "compile", "-", f"--python={python}", *fixed, *more, *sources)
+
+
+def uv_install_lock(uv: str, python: str, sources: Sequence[str]) -> Argv:
+    """Reinstall everything in the lock that is given on standard input."""
+    fixed = ("--reinstall", "--no-deps", "--require-hashes", "--color=never", "--no-progress")
+    return (uv, "pip", "install", f"--python={python}", *fixed, *sources, "-r", "-")
+
+
+def uv_install(uv: str, python: str, packages: Sequence[str], sources: Sequence[str]) -> Argv:
+    """Reinstall single packages."""
+    fixed = ("--reinstall", "--no-deps", "--color=never", "--no-progress")
+    return (uv, "pip", "install", f"--python={python}", *fixed, *sources, "--", *packages)
+
+
+def import_module(python: str, module: str) -> Argv:
+    """Import one module in an interpreter of its own."""
+    code = "import importlib, sys; importlib.import_module(sys.argv[1])"
+    return (python, "-c", code, module)
+
+
+def bench_serve(
+    vllm: str, port: int, model: str, tokenizer: str | None, shape: Sequence[int], result: str
+) -> Argv:
+    """Run vLLM's own benchmark against the served model; shape is prompts, input, output."""
+    prompts, input_len, output_len = shape
+    return (
+        *(vllm, "bench", "serve", "--host", "127.0.0.1", "--port", str(port), "--model", model),
+        *(("--tokenizer", tokenizer) if tokenizer else ()),
+        *("--dataset-name", "random", "--num-prompts", str(prompts)),
+        *("--random-input-len", str(input_len), "--random-output-len", str(output_len)),
+        *("--percentile-metrics", "ttft,tpot,itl,e2el", "--temperature", "0", "--seed", "0"),
+        *("--ignore-eos", "--save-result", "--result-filename", result),
+    )

@@ -1,0 +1,76 @@
+"""One look at a host, a unit, its environment, its model and its GPUs: `facts`."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import platform
+import time
+from pathlib import Path
+from typing import Any
+
+from blocks.supervisor import environment, gpus, patience, units, uv
+from blocks.supervisor.work import Work
+
+_MODEL_SECONDS = 10
+
+
+def facts(arguments: dict[str, Any], work: Work | None = None) -> dict[str, Any]:
+    """Return the facts; nothing is changed and nothing of the environment is run."""
+    del work
+    unit = units.facts(arguments["unit"])
+    return {
+        "host": host(),
+        "uv": uv.facts(arguments["environment"]),
+        "unit": unit,
+        "process": process(unit["main_pid"]),
+        "environment": environment.facts(arguments["environment"]),
+        "model": model(arguments["model"]) if arguments["model"] else None,
+        "gpus": gpus.facts(unit["control_group"]),
+    }
+
+
+def host() -> dict[str, Any]:
+    """Return what the machine is."""
+    return {
+        "name": platform.node(),
+        "os": _os_name(),
+        "kernel": platform.release(),
+        "machine": platform.machine(),
+        "python": platform.python_version(),
+        "boot_id": Path("/proc/sys/kernel/random/boot_id").read_text().strip(),
+        "time": time.time(),
+    }
+
+
+def process(pid: int | None) -> dict[str, Any] | None:
+    """Return the command line of a process as it runs."""
+    if pid is None:
+        return None
+    with contextlib.suppress(OSError):
+        raw = Path(f"/proc/{pid}/cmdline").read_bytes()
+        argv = [part.decode("utf-8", "replace") for part in raw.split(b"\x00")[:-1]]
+        return {
+            "pid": pid,
+            "argv": argv,
+            "executable": os.fspath(Path(f"/proc/{pid}/exe").readlink()),
+        }
+    return None
+
+
+def model(path: str) -> dict[str, Any]:
+    """Return the model's config.json; a server of files that hangs is a problem, not a wait."""
+    there = patience.within(_MODEL_SECONDS, path, lambda: Path(path).is_dir())
+    if there.problem or not there.value:
+        return {"path": path, "exists": False, "config": None, "problem": there.problem}
+    config = patience.read_json(f"{path}/config.json", _MODEL_SECONDS)
+    return {"path": path, "exists": True, "config": config.value, "problem": config.problem}
+
+
+def _os_name() -> str:
+    for name in ("/etc/os-release", "/usr/lib/os-release"):
+        with contextlib.suppress(OSError):
+            for line in Path(name).read_text("utf-8", "replace").splitlines():
+                if line.startswith("PRETTY_NAME="):
+                    return line.partition("=")[2].strip("\"'")
+    return platform.system()

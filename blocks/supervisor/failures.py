@@ -1,0 +1,28 @@
+"""The two ways to say no: a refusal changes nothing, a failure is a recorded answer."""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+class Told(Exception):
+    """Something a person is told: a kind for programs, a sentence, and what to do next."""
+
+    def __init__(self, kind: str, message: str, hint: str = "", **fields: Any) -> None:
+        super().__init__(message)
+        self.kind = kind
+        self.message = message
+        self.hint = hint
+        self.fields = fields
+
+    def document(self) -> dict[str, Any]:
+        """Return it as it is written in JSON."""
+        return {"kind": self.kind, "message": self.message, "hint": self.hint, **self.fields}
+
+
+class Refusal(Told):
+    """A call was not taken up; nothing was changed."""
+
+
+class Failure(Told):
+    """An operation was tried and failed; this is its result."""

@@ -1,0 +1,142 @@
+"""Reads the journal: a unit's own lines and what systemd said about it."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import selectors
+import subprocess
+from collections.abc import Iterator
+from typing import IO, Any, cast
+
+from blocks.supervisor import commands, processes
+from blocks.supervisor.failures import Failure
+from blocks.supervisor.work import Work
+
+LONGEST_MESSAGE = 16384
+_ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[@-Z\\-_])")
+_CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
+
+
+def message_text(value: Any) -> str:
+    r"""Return a MESSAGE as clean text; it is a list of bytes when it held `\r` or colours."""
+    if isinstance(value, list):
+        if value and all(isinstance(item, str) for item in value):
+            value = "\n".join(value)
+        else:
+            numbers = [item for item in value if isinstance(item, int) and 0 <= item < 256]
+            value = bytes(numbers).decode("utf-8", "replace")
+    text = value if isinstance(value, str) else ""
+    return clean(text)[:LONGEST_MESSAGE]
+
+
+def clean(text: str) -> str:
+    """Return text without terminal commands and control characters."""
+    return _CONTROL.sub("", _ESCAPES.sub("", text))
+
+
+def parse(line: str | bytes) -> dict[str, Any] | None:
+    """Return one entry of `journalctl -o json`, or None if the line is none."""
+    try:
+        raw = json.loads(line)
+    except ValueError:
+        return None
+    if not isinstance(raw, dict) or "__REALTIME_TIMESTAMP" not in raw:
+        return None
+    return {
+        "time": int(raw["__REALTIME_TIMESTAMP"]) / 1e6,
+        "pid": _whole(raw.get("_PID")),
+        "comm": _text(raw.get("_COMM")),
+        "identifier": _text(raw.get("SYSLOG_IDENTIFIER")),
+        "unit": _text(raw.get("UNIT")) or _text(raw.get("_SYSTEMD_UNIT")),
+        "priority": _whole(raw.get("PRIORITY")),
+        "invocation": _text(raw.get("INVOCATION_ID")) or _text(raw.get("_SYSTEMD_INVOCATION_ID")),
+        "message": message_text(raw.get("MESSAGE")),
+        "message_id": _text(raw.get("MESSAGE_ID")),
+        "cursor": _text(raw.get("__CURSOR")),
+    }
+
+
+def matches(unit: str, invocation: str | None) -> tuple[str, ...]:
+    """Return the matches for the lines of a unit, or of one of its invocations."""
+    if invocation:
+        own, told = f"_SYSTEMD_INVOCATION_ID={invocation}", f"INVOCATION_ID={invocation}"
+    else:
+        own, told = f"_SYSTEMD_UNIT={unit}", f"UNIT={unit}"
+    return (own, "+", "_PID=1", told)
+
+
+def journal(arguments: dict[str, Any], work: Work | None = None) -> dict[str, Any]:
+    """Return the newest lines of a unit, oldest first."""
+    del work
+    since = arguments["since"]
+    options = [f"--lines={arguments['lines']}"]
+    if since is not None:
+        options.append(f"--since=@{since:.6f}")
+    selected = matches(arguments["unit"], arguments["invocation"])
+    ended = processes.run(commands.journal(selected, *options), timeout=120)
+    if ended.exit != 0:
+        raise Failure(
+            "no-journal",
+            f"journalctl failed: {ended.errors.strip()[-500:]}",
+            "Check that journald of this host runs.",
+        )
+    entries = filter(None, map(parse, ended.output.splitlines()))
+    hidden = ("cursor", "message_id")
+    return {
+        "entries": [
+            {key: value for key, value in entry.items() if key not in hidden} for entry in entries
+        ]
+    }
+
+
+class Follower:
+    """Follows the lines of one invocation as they are written."""
+
+    def __init__(self, unit: str, invocation: str) -> None:
+        self._matches = matches(unit, invocation)
+        self._cursor: str | None = None
+        self._rest = b""
+        self._open()
+
+    def lines(self, seconds: float) -> Iterator[dict[str, Any]]:
+        """Yield the entries that come within a time; the first ones end the wait."""
+        if self._process.poll() is not None:
+            self._open()  # journald was restarted, say: go on after the last line seen
+        if not self._selector.select(seconds):
+            return
+        stdout = cast("IO[bytes]", self._process.stdout)
+        chunk = os.read(stdout.fileno(), 1 << 20)
+        *complete, self._rest = (self._rest + chunk).split(b"\n")
+        for entry in filter(None, map(parse, complete)):
+            self._cursor = entry["cursor"]
+            yield entry
+
+    def close(self) -> None:
+        """End following."""
+        self._selector.close()
+        with contextlib.suppress(ProcessLookupError):
+            self._process.kill()
+        self._process.wait()
+
+    def _open(self) -> None:
+        after = (f"--after-cursor={self._cursor}",) if self._cursor else ()
+        self._rest = b""
+        self._process = subprocess.Popen(
+            commands.journal(self._matches, "--follow", "--lines=all", *after),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+        )
+        self._selector = selectors.DefaultSelector()
+        self._selector.register(cast("IO[bytes]", self._process.stdout), selectors.EVENT_READ)
+
+
+def _text(value: Any) -> str | None:
+    return message_text(value) or None
+
+
+def _whole(value: Any) -> int | None:
+    return int(value) if isinstance(value, str) and value.isdigit() else None

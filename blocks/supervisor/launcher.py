@@ -1,0 +1,56 @@
+"""Starts an operation outside of whoever asked for it: as a transient systemd unit."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import sys
+from pathlib import Path
+from typing import Protocol
+
+from blocks.supervisor import commands, processes, units
+from blocks.supervisor.failures import Refusal
+
+
+class Launcher(Protocol):
+    """What the operations need of the machine."""
+
+    def start(self, operation: str) -> None:
+        """Have `execute OPERATION` run, apart from us."""
+
+    def running(self, operation: str) -> bool:
+        """Tell whether it still runs."""
+
+
+def unit_of(operation: str) -> str:
+    """Return the name of an operation's transient unit."""
+    return f"redeploy-op-{hashlib.sha256(operation.encode()).hexdigest()[:16]}.service"
+
+
+class SystemdLauncher:
+    """Transient units of the system's systemd."""
+
+    def start(self, operation: str) -> None:
+        """Start the unit; what an earlier, killed run left of it is forgotten first."""
+        unit = unit_of(operation)
+        processes.run(commands.reset_failed(unit))
+        command = (sys.executable, os.fspath(Path(sys.argv[0]).resolve()), "execute", operation)
+        ended = processes.run(
+            commands.transient(unit, f"vllm-redeploy {operation}", command), timeout=60
+        )
+        if ended.exit != 0:
+            raise Refusal(
+                "not-started",
+                f"systemd did not start the operation: {ended.errors.strip()[-500:]}",
+                "Run systemd-run on the host by hand to see more.",
+            )
+
+    def running(self, operation: str) -> bool:
+        """Tell whether the unit is anything but gone, failed or over."""
+        state = units.state(unit_of(operation))
+        return state["load_state"] == "loaded" and state["active_state"] in (
+            "active",
+            "activating",
+            "deactivating",
+            "reloading",
+        )

@@ -1,0 +1,103 @@
+"""Who holds an environment: one redeploy at a time, and a dead holder is recognised."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import time
+from pathlib import Path
+from typing import Any, Callable
+
+from blocks.supervisor import store
+from blocks.supervisor.failures import Refusal
+
+
+class Locks:
+    """The locks of one host.
+
+    Args:
+        kept: Where they lie.
+        at_work: Tells whether an operation of a holder runs now.
+    """
+
+    def __init__(self, kept: store.Store, at_work: Callable[[str], bool]) -> None:
+        self._folder = kept.locks
+        self._at_work = at_work
+
+    def take(self, asked: dict[str, Any]) -> dict[str, Any]:
+        """Take the lock on an environment, or take it again.
+
+        Raises:
+            Refusal: Somebody else holds it and is alive.
+        """
+        path = self._path(asked["environment"])
+        with self._guarded(path):
+            held = store.read(path)
+            other = held is not None and held["holder"] != asked["holder"]
+            if held and other and not self._dead(held):
+                raise _locked(held)
+            now = time.time()
+            since = held["since"] if held and not other else now
+            store.write(path, {**asked, "since": since, "renewed": now})
+            return {"acquired": True, "taken_over": held if other else None}
+
+    def give_back(self, environment: str, holder: str) -> dict[str, Any]:
+        """Give a lock back; not an error when it is gone or another's by now."""
+        path = self._path(environment)
+        with self._guarded(path):
+            held = store.read(path)
+            mine = held is not None and held["holder"] == holder
+            if mine:
+                path.unlink()
+                store.sync_folder(path.parent)
+            return {"released": mine}
+
+    def renew(self, environment: str, holder: str) -> None:
+        """Renew the lease of the holder.
+
+        Raises:
+            Refusal: This holder does not hold the lock.
+        """
+        path = self._path(environment)
+        with self._guarded(path):
+            held = store.read(path)
+            if held is None:
+                raise Refusal(
+                    "not-locked",
+                    f"{holder} does not hold the lock on {environment}; nobody does.",
+                    "Take the lock first.",
+                )
+            if held["holder"] != holder:
+                raise _locked(held)
+            store.write(path, {**held, "renewed": time.time()})
+
+    def all(self, environment: str | None = None) -> list[dict[str, Any]]:
+        """Return the locks that are held, dead ones marked so."""
+        paths = [self._path(environment)] if environment else sorted(self._folder.glob("*.json"))
+        held = [one for one in map(store.read, paths) if one]
+        return [{**one, "dead": self._dead(one)} for one in held]
+
+    def _dead(self, held: dict[str, Any]) -> bool:
+        over = time.time() > held["renewed"] + held["lease_seconds"]
+        return over and not self._at_work(held["holder"])
+
+    def _path(self, environment: str) -> Path:
+        path = Path(environment)
+        real = os.fsencode(path.parent.resolve() / path.name)
+        return self._folder / f"{hashlib.sha256(real).hexdigest()[:32]}.json"
+
+    def _guarded(self, path: Path) -> contextlib.AbstractContextManager[bool]:
+        return store.guarded(path.with_suffix(".guard"))
+
+
+def _locked(held: dict[str, Any]) -> Refusal:
+    since = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(held["since"]))
+    fields = {key: held[key] for key in ("holder", "who", "why", "since", "renewed")}
+    return Refusal(
+        "locked",
+        f"{held['environment']} is held by {held['holder']} ({held['who']}: {held['why']}) "
+        f"since {since}.",
+        "Wait for it to end, or end it.",
+        **fields,
+    )

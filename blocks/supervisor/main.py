@@ -1,0 +1,152 @@
+"""The program: a verb, one JSON object in, one JSON object out."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import platform
+import sys
+from pathlib import Path
+from typing import Any, Callable
+
+from blocks.supervisor import (
+    arguments,
+    benchmark,
+    cleanup,
+    facts,
+    journal,
+    packages,
+    releases,
+    start,
+    switch,
+    verify,
+    watch,
+)
+from blocks.supervisor.failures import Refusal, Told
+from blocks.supervisor.launcher import Launcher, SystemdLauncher
+from blocks.supervisor.locks import Locks
+from blocks.supervisor.operations import Operations
+from blocks.supervisor.store import Store
+from blocks.supervisor.work import Doer, Work
+
+REFUSED_EXIT = 2
+_LARGEST_REQUEST = 32 << 20
+
+
+class Supervisor:
+    """The verbs of one host."""
+
+    def __init__(self, kept: Store, launcher: Launcher) -> None:
+        self._store = kept
+        self.operations = Operations(kept, launcher)
+        self.locks = Locks(kept, self._at_work)
+        self.doers: dict[str, Doer] = {
+            "remember": _remember,
+            "facts": facts.facts,
+            "journal": journal.journal,
+            "stop": start.stop,
+            "resolve": packages.resolve,
+            "stage": packages.stage,
+            "verify": verify.verify,
+            "cleanup": cleanup.cleanup,
+            "switch": switch.switch,
+            "start": start.start,
+            "watch": watch.watch,
+            "install": packages.install,
+            "benchmark": benchmark.benchmark,
+            "record": releases.recorder(kept),
+        }
+        self._readers: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
+            "version": _version,
+            "facts": facts.facts,
+            "journal": journal.journal,
+            "operations": lambda asked: {"operations": self.operations.under(asked["prefix"])},
+            "status": self._status,
+            "history": lambda asked: {
+                "releases": releases.history(kept, asked["environment"]),
+            },
+            "lock": self.locks.take,
+            "unlock": lambda asked: self.locks.give_back(asked["environment"], asked["holder"]),
+            "ensure": self._ensure,
+        }
+
+    def answer(self, verb: str, request: Any) -> dict[str, Any]:
+        """Check a request and answer it.
+
+        Raises:
+            Refusal: It is not one of ours; nothing was changed.
+        """
+        return self._readers[verb](arguments.checked(verb, request, arguments.READING))
+
+    def _ensure(self, asked: dict[str, Any]) -> dict[str, Any]:
+        checked = arguments.checked(asked["verb"], asked["arguments"], arguments.DOING)
+        arguments.check_together(asked["environment"], checked)
+        self.locks.renew(asked["environment"], asked["holder"])
+        return self.operations.ensure({**asked, "arguments": checked})
+
+    def _status(self, asked: dict[str, Any]) -> dict[str, Any]:
+        environment = asked["environment"]
+        recorded = releases.history(self._store, environment)
+        return {
+            "locks": self.locks.all(environment),
+            "running": [
+                one
+                for one in self.operations.running()
+                if environment in (None, one["environment"])
+            ],
+            "last_release": recorded[0] if recorded else None,
+        }
+
+    def _at_work(self, holder: str) -> bool:
+        return any(one["holder"] == holder for one in self.operations.running())
+
+
+def main(argv: list[str]) -> int:
+    """Answer one call; return the exit status."""
+    try:
+        if os.geteuid() != 0:
+            raise Refusal("not-root", "The supervisor has to be run by root.", "Use sudo -n.")
+        os.umask(0o077)
+        supervisor = Supervisor(Store(), SystemdLauncher())
+        if len(argv) == 2 and argv[0] == "execute":
+            supervisor.operations.execute(argv[1], supervisor.doers)
+            return 0
+        if len(argv) != 1:
+            raise Refusal("usage", "Usage: redeploy-supervisor VERB <request.json", "See the docs.")
+        answer = supervisor.answer(argv[0], _request())
+    except Refusal as refusal:
+        _print({"error": refusal.document()})
+        return REFUSED_EXIT
+    except Told as told:
+        _print({"error": told.document()})
+        return 1
+    _print(answer)
+    return 0
+
+
+def _request() -> Any:
+    raw = sys.stdin.buffer.read(_LARGEST_REQUEST + 1)
+    if len(raw) > _LARGEST_REQUEST:
+        raise Refusal("too-large", "The request is larger than 32 MiB.", "Ask for less at once.")
+    try:
+        return json.loads(raw or b"{}")
+    except ValueError as error:
+        raise Refusal("not-json", f"The request is not JSON: {error}.", "Send JSON.") from None
+
+
+def _print(answer: dict[str, Any]) -> None:
+    sys.stdout.write(json.dumps(answer) + "\n")
+    sys.stdout.flush()
+
+
+def _version(asked: dict[str, Any]) -> dict[str, Any]:
+    del asked
+    program = Path(sys.argv[0])
+    digest = hashlib.sha256(program.read_bytes()).hexdigest() if program.is_file() else "source"
+    return {"version": digest, "python": platform.python_version()}
+
+
+def _remember(asked: dict[str, Any], work: Work) -> dict[str, Any]:
+    del work
+    return {"document": asked["document"]}

@@ -1,0 +1,204 @@
+"""Operations: done once, whoever asks and however often, and remembered."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+import time
+import traceback
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from blocks.supervisor import processes, store
+from blocks.supervisor.failures import Failure, Refusal, Told
+from blocks.supervisor.launcher import Launcher
+from blocks.supervisor.work import Doer, Work
+
+_POLL_SECONDS = 0.1
+_LOOK_AT_UNIT_SECONDS = 2.0
+MOST_TRIES = 5
+"""An operation that was killed so often is not tried again: it may be what kills the host."""
+
+
+class Operations:
+    """The operations of one host."""
+
+    def __init__(self, kept: store.Store, launcher: Launcher) -> None:
+        self._store = kept
+        self._launcher = launcher
+
+    def ensure(self, asked: dict[str, Any]) -> dict[str, Any]:
+        """Start an operation unless it was started before; return its state.
+
+        Given the checked request, return the recorded answer of a finished one, else wait up to
+        `wait_seconds` for it and return what there is then.
+
+        Raises:
+            Refusal: The name stands for another verb, or systemd would not start it.
+        """
+        name = asked["operation"]
+        attached = not self._begin(asked)
+        deadline = time.monotonic() + asked["wait_seconds"]
+        look_at = time.monotonic() + _LOOK_AT_UNIT_SECONDS
+        while not self._result_path(name).exists() and time.monotonic() < deadline:
+            time.sleep(_POLL_SECONDS)
+            if time.monotonic() > look_at:
+                self._begin(asked)
+                look_at = time.monotonic() + _LOOK_AT_UNIT_SECONDS
+        return {**self._answer(name), "attached": attached}
+
+    def execute(self, name: str, doers: Mapping[str, Doer]) -> None:
+        """Carry out an operation that was begun, here and now, and record how it ended."""
+        folder = self._folder(name)
+        with store.guarded(folder / "executing", wait=False) as mine:
+            request = store.read(folder / "request.json")
+            if not mine or request is None or self._result_path(name).exists():
+                return
+            processes.own_output_to(os.fspath(folder / "output.log"))
+            began = time.time()
+            outcome = _carry_out(doers[request["verb"]], request["arguments"], Work(folder))
+            self._finish(request, began, outcome)
+
+    def unfinished(self) -> list[dict[str, Any]]:
+        """Return the requests of the operations that have no result yet."""
+        requests = (store.read(path) for path in self._request_paths())
+        return [
+            request
+            for request in requests
+            if request and not self._result_path(request["operation"]).exists()
+        ]
+
+    def running(self) -> list[dict[str, Any]]:
+        """Return the operations that run now, with their progress."""
+        return [
+            {
+                **{key: one[key] for key in ("operation", "verb", "holder", "environment")},
+                "started": one["started"],
+                "progress": store.read(self._folder(one["operation"]) / "progress.json"),
+            }
+            for one in self.unfinished()
+            if self._launcher.running(one["operation"])
+        ]
+
+    def under(self, prefix: str) -> list[dict[str, Any]]:
+        """Return the operations at and below a name, in the order of their first start."""
+        requests = (store.read(path) for path in self._request_paths())
+        found = [
+            self._summary(one)
+            for one in requests
+            if one and f"{one['operation']}/".startswith(f"{prefix}/")
+        ]
+        return sorted(found, key=lambda one: float(one["started"]))
+
+    def _summary(self, request: dict[str, Any]) -> dict[str, Any]:
+        name = request["operation"]
+        answer = self._answer(name)
+        state = answer["state"]
+        if state == "running" and not self._launcher.running(name):
+            state = "interrupted"
+        return {
+            **{key: answer[key] for key in ("operation", "verb", "started", "finished", "seconds")},
+            "state": state,
+            "tries": request["tries"],
+            "error_kind": answer["error"]["kind"] if answer["error"] else None,
+        }
+
+    def _begin(self, asked: dict[str, Any]) -> bool:
+        """Start the operation if it is unknown or its run was killed; tell whether it was."""
+        name = asked["operation"]
+        folder = self._folder(name)
+        with store.guarded(folder / "guard"):
+            request = store.read(folder / "request.json")
+            if request is not None and request["verb"] != asked["verb"]:
+                raise Refusal(
+                    "other-verb",
+                    f"The operation {name} is known, as {request['verb']}, not {asked['verb']}.",
+                    "Use another name for another operation.",
+                )
+            # The unit is asked first: it writes its result before it ends.
+            if request is not None and (
+                self._launcher.running(name) or self._result_path(name).exists()
+            ):
+                return False
+            return self._start(asked, request)
+
+    def _start(self, asked: dict[str, Any], before: dict[str, Any] | None) -> bool:
+        tries = 1 if before is None else int(before["tries"]) + 1
+        if before is not None:
+            self._log("interrupted", before)
+            if tries > MOST_TRIES:
+                self._finish(before, time.time(), _given_up(tries - 1))
+                return False
+        keys = ("operation", "verb", "holder", "environment", "arguments")
+        request = before or {**{key: asked[key] for key in keys}, "started": time.time()}
+        request = {**request, "tries": tries}
+        store.write(self._folder(asked["operation"]) / "request.json", request)
+        self._log("started", request)
+        self._launcher.start(asked["operation"])
+        return True
+
+    def _finish(self, request: dict[str, Any], began: float, outcome: dict[str, Any]) -> None:
+        finished = time.time()
+        result = {"finished": finished, "seconds": round(finished - began, 3), **outcome}
+        store.write(self._result_path(request["operation"]), result)
+        error = outcome["error"]
+        event = "failed" if error else "finished"
+        more = {"error": {key: error[key] for key in ("kind", "message")}} if error else {}
+        self._log(event, request, seconds=result["seconds"], **more)
+
+    def _log(self, event: str, request: dict[str, Any], **more: Any) -> None:
+        self._store.log(
+            event, **{key: request[key] for key in ("operation", "verb", "holder")}, **more
+        )
+
+    def _answer(self, name: str) -> dict[str, Any]:
+        folder = self._folder(name)
+        request = store.read(folder / "request.json") or {}
+        result = store.read(folder / "result.json")
+        return {
+            "operation": name,
+            "verb": request["verb"],
+            "started": request["started"],
+            "progress": None if result else store.read(folder / "progress.json"),
+            **(result or {"state": "running", **dict.fromkeys(_RESULT_KEYS)}),
+        }
+
+    def _folder(self, name: str) -> Path:
+        return self._store.operations / name
+
+    def _result_path(self, name: str) -> Path:
+        return self._folder(name) / "result.json"
+
+    def _request_paths(self) -> list[Path]:
+        return list(self._store.operations.rglob("request.json"))
+
+
+_RESULT_KEYS = ("finished", "seconds", "result", "error")
+
+
+def _carry_out(doer: Doer, arguments: dict[str, Any], work: Work) -> dict[str, Any]:
+    try:
+        return {"state": "succeeded", "result": doer(arguments, work), "error": None}
+    except Told as told:
+        error = told.document()
+    except Exception as unexpected:  # whatever happens has to be recorded
+        traceback.print_exc()
+        error = Failure(
+            "unexpected",
+            f"The supervisor itself failed: {type(unexpected).__name__}: {unexpected}"[:2000],
+            "This is a fault of the supervisor; output.log of the operation has the traceback.",
+        ).document()
+    with contextlib.suppress(OSError):
+        print(f"failed: {error['kind']}: {error['message']}", file=sys.stderr, flush=True)
+    return {"state": "failed", "result": None, "error": error}
+
+
+def _given_up(tries: int) -> dict[str, Any]:
+    error = Failure(
+        "interrupted",
+        f"The operation was killed {tries} times before it had finished.",
+        "Look for what kills it (journalctl -u 'redeploy-op-*'), then use another name.",
+    )
+    return {"state": "failed", "result": None, "error": error.document()}

@@ -1,0 +1,33 @@
+"""The records of redeploys: `record`, `history`."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from blocks.supervisor import store, values
+from blocks.supervisor.store import Store
+from blocks.supervisor.work import Doer, Work
+
+_record_id = values.matching(values.OPERATION, "the id of a record, [a-z0-9-]+")
+
+
+def recorder(kept: Store) -> Doer:
+    """Return what carries out `record` with this store."""
+
+    def record(arguments: dict[str, Any], work: Work) -> dict[str, Any]:
+        del work
+        document = arguments["record"]
+        name = _record_id(document.get("id"), "record.id").replace("/", "-")
+        path = kept.releases / f"{name}.json"
+        store.write(path, document)
+        return {"path": os.fspath(path)}
+
+    return record
+
+
+def history(kept: Store, environment: str | None) -> list[dict[str, Any]]:
+    """Return the records, newest first."""
+    found = filter(None, map(store.read, kept.releases.glob("*.json")))
+    asked = [one for one in found if environment in (None, one.get("environment"))]
+    return sorted(asked, key=lambda one: str(one.get("time", "")), reverse=True)

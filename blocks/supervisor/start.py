@@ -1,0 +1,155 @@
+"""Stops and starts a service: `stop`, `start`."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from blocks.supervisor import commands, gpus, processes, units
+from blocks.supervisor.failures import Failure
+from blocks.supervisor.work import Work
+
+_POLL_SECONDS = 0.2
+_GPU_POLL_SECONDS = 1.0
+_LAUNCH_SECONDS = 30
+_RUNNING = ("active", "activating", "deactivating", "reloading")
+
+
+def stop(arguments: dict[str, Any], work: Work) -> dict[str, Any]:
+    """Stop the unit and wait until it has ended.
+
+    Raises:
+        Failure: There is no such unit, systemd refused, or it had not ended in time.
+    """
+    unit = arguments["unit"]
+    _require(unit)
+    began = time.monotonic()
+    _systemctl(commands.stop(unit), "stop-refused")
+    while True:
+        state = units.state(unit)
+        spent = time.monotonic() - began
+        if state["active_state"] not in _RUNNING:
+            return {"unit": state, "seconds": round(spent, 3)}
+        if spent >= arguments["timeout_seconds"]:
+            raise Failure(
+                "still-running",
+                f"{unit} had not ended {spent:.0f} s after it was told to stop.",
+                "systemd goes on stopping it; see TimeoutStopSec of the unit.",
+                unit=state,
+            )
+        work.progress(stage="stopping", detail=state["sub_state"], elapsed=round(spent, 1))
+        time.sleep(_POLL_SECONDS)
+
+
+def start(arguments: dict[str, Any], work: Work) -> dict[str, Any]:
+    """Wait for the GPUs, then have systemd start the unit; how it fares is for `watch`.
+
+    Raises:
+        Failure: A GPU is still held, there is no such unit, or systemd refused.
+    """
+    unit = arguments["unit"]
+    noted = work.recall("starting")
+    if noted is not None:
+        state = units.state(unit)
+        if state["invocation_id"] not in (None, noted["before"]):
+            return _launched(state["invocation_id"], noted)
+    else:
+        waited = _wait_for_gpus(arguments, work)
+        _systemctl(commands.daemon_reload(), "start-refused")
+        before = _require(unit)
+        running = before["active_state"] in _RUNNING and before["sub_state"] != "auto-restart"
+        noted = {
+            "before": None if running else before["invocation_id"],
+            "started": time.time(),
+            "gpus_waited_seconds": waited,
+        }
+        work.note("starting", noted)
+    processes.run(commands.reset_failed(unit))
+    _systemctl(commands.start(unit), "start-refused")
+    deadline = time.monotonic() + _LAUNCH_SECONDS
+    while time.monotonic() < deadline:
+        invocation = units.state(unit)["invocation_id"]
+        if invocation not in (None, noted["before"]):
+            return _launched(invocation, noted)
+        time.sleep(0.05)
+    raise Failure(
+        "start-refused",
+        f"systemd took the order to start {unit} and had not launched it after "
+        f"{_LAUNCH_SECONDS} s.",
+        "See `systemctl list-jobs`: another job may be in its way.",
+        unit=units.state(unit),
+    )
+
+
+def above_baseline(
+    found: list[dict[str, Any]], baseline: dict[str, int], tolerance: int
+) -> list[dict[str, Any]]:
+    """Return the GPUs that hold more memory than without this service."""
+    return [
+        gpu
+        for gpu in found
+        if str(gpu["index"]) in baseline
+        and gpu["memory_used"] > baseline[str(gpu["index"])] + tolerance
+    ]
+
+
+def _wait_for_gpus(arguments: dict[str, Any], work: Work) -> float:
+    baseline, began = arguments["baseline"], time.monotonic()
+    while baseline:
+        found = gpus.facts()
+        busy = above_baseline(found["gpus"], baseline, arguments["tolerance_bytes"])
+        spent = time.monotonic() - began
+        if not busy:
+            return round(spent, 3)
+        if spent >= arguments["gpu_wait_seconds"]:
+            raise _busy(busy, baseline, spent)
+        indexes = ", ".join(str(gpu["index"]) for gpu in busy)
+        work.progress(stage="waiting for GPUs", detail=f"GPU {indexes}", elapsed=round(spent, 1))
+        time.sleep(_GPU_POLL_SECONDS)
+    return 0.0
+
+
+def _busy(busy: list[dict[str, Any]], baseline: dict[str, int], spent: float) -> Failure:
+    holders = sorted({process["pid"] for gpu in busy for process in gpu["processes"]})
+    names = ", ".join(
+        f"GPU {gpu['index']} ({gpu['memory_used'] >> 20} MiB used, "
+        f"{baseline[str(gpu['index'])] >> 20} MiB without the service)"
+        for gpu in busy
+    )
+    return Failure(
+        "gpus-busy",
+        f"Memory is still held after {spent:.0f} s: {names}; by processes {holders or 'unknown'}.",
+        "Look at what these processes are; the service was not started.",
+        pids=holders,
+        gpus=busy,
+    )
+
+
+def _launched(invocation: str, noted: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "invocation": invocation,
+        "started": noted["started"],
+        "gpus_waited_seconds": noted["gpus_waited_seconds"],
+    }
+
+
+def _require(unit: str) -> dict[str, Any]:
+    state = units.state(unit)
+    if state["load_state"] != "loaded":
+        raise Failure(
+            "no-such-unit",
+            f"systemd cannot load {unit}: LoadState={state['load_state']}.",
+            f"See `systemctl status {unit}`.",
+            unit=state,
+        )
+    return state
+
+
+def _systemctl(argv: commands.Argv, kind: str) -> None:
+    ended = processes.run(argv, timeout=120)
+    if ended.exit != 0:
+        raise Failure(
+            kind,
+            f"{' '.join(argv)} was refused: {ended.errors.strip()[-1000:]}",
+            "See `systemctl status` of the unit.",
+        )

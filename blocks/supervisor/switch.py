@@ -1,0 +1,145 @@
+"""Exchanges an environment with its sibling at the old path: `switch`.
+
+The intent, with the inodes of both folders, is written first. So a second run sees how far the
+first one came, and at every moment each folder lies at one of the three paths.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import os
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from blocks.supervisor import store
+from blocks.supervisor.failures import Failure
+from blocks.supervisor.work import Work
+
+_AT_FDCWD = -100
+_RENAME_NOREPLACE = 1
+_RENAME_EXCHANGE = 2
+_NOT_HERE = (errno.EINVAL, errno.ENOSYS, errno.EXDEV, errno.EPERM, errno.EOPNOTSUPP)
+
+
+class Paths(NamedTuple):
+    """The three places: where the environment lies, the new one, and where the old one goes."""
+
+    live: Path
+    sibling: Path
+    previous: Path
+
+
+def switch(arguments: dict[str, Any], work: Work) -> dict[str, Any]:
+    """Put the sibling at the environment's path and the old environment at `previous`."""
+    paths = Paths(*(Path(arguments[key]) for key in ("environment", "sibling", "previous")))
+    intent = work.recall("intent")
+    if intent is None:
+        intent = _intent(paths)
+        work.note("intent", intent)
+    old, new = intent["old"], intent["new"]
+    how = intent.get("how")
+    here = [_inode(path) for path in paths]
+    if here == [old, new, None]:
+        how = _exchange(paths)
+        work.note("intent", {**intent, "how": how})
+        if how == "exchange":
+            _move(paths.sibling, paths.previous, paths)
+    elif here == [new, old, None]:
+        _move(paths.sibling, paths.previous, paths)
+    elif here == [None, new, old]:
+        how = "two-step"
+        _move(paths.sibling, paths.live, paths)
+    elif here != [new, None, old]:
+        raise _unclear(paths, here, old, new)
+    store.sync_folder(paths.live.parent)
+    device, inode = new
+    return {"how": how or "exchange", "live": {"device": device, "inode": inode}}
+
+
+def _intent(paths: Paths) -> dict[str, Any]:
+    if _inode(paths.previous) is not None:
+        raise Failure(
+            "previous-exists",
+            f"{paths.previous} is there already; nothing was switched.",
+            "Look at what it is, and move it away if it is no longer needed.",
+        )
+    for path in paths[:2]:
+        if path.is_symlink() or not path.is_dir():
+            raise Failure(
+                "no-environment",
+                f"{path} is not a folder; nothing was switched.",
+                "Stage the environment first.",
+            )
+    return {"old": _inode(paths.live), "new": _inode(paths.sibling)}
+
+
+def _exchange(paths: Paths) -> str:
+    """Exchange the two folders at once, or one after the other where the file system cannot."""
+    try:
+        _renameat2(paths.sibling, paths.live, _RENAME_EXCHANGE)
+    except OSError as error:
+        if error.errno not in _NOT_HERE:
+            raise _not_moved(paths.sibling, paths.live, error) from error
+        _move(paths.live, paths.previous, paths)
+        try:
+            _move(paths.sibling, paths.live, paths)
+        except Failure:
+            _move(paths.previous, paths.live, paths)
+            raise
+        return "two-step"
+    return "exchange"
+
+
+def _move(source: Path, target: Path, paths: Paths) -> None:
+    """Rename a folder to a name that is free."""
+    try:
+        try:
+            _renameat2(source, target, _RENAME_NOREPLACE)
+        except OSError as error:
+            if error.errno not in _NOT_HERE or target.exists():
+                raise
+            source.rename(target)
+    except OSError as error:
+        raise _not_moved(source, target, error) from error
+    store.sync_folder(paths.live.parent)
+
+
+def _renameat2(source: Path, target: Path, flags: int) -> None:
+    library = ctypes.CDLL(None, use_errno=True)
+    if not hasattr(library, "renameat2"):
+        raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
+    names = (os.fsencode(source), os.fsencode(target))
+    if library.renameat2(_AT_FDCWD, names[0], _AT_FDCWD, names[1], ctypes.c_uint(flags)) != 0:
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number))
+
+
+def _inode(path: Path) -> list[int] | None:
+    try:
+        found = path.lstat()
+    except FileNotFoundError:
+        return None
+    return [found.st_dev, found.st_ino]
+
+
+def _not_moved(source: Path, target: Path, error: OSError) -> Failure:
+    return Failure(
+        "not-switched",
+        f"{source} could not be moved to {target}: {error.strerror}.",
+        "Both environments lie where they lay; look at their file system.",
+        errno=error.errno,
+    )
+
+
+def _unclear(paths: Paths, here: list[Any], old: Any, new: Any) -> Failure:
+    names = {str(old): "the old environment", str(new): "the new environment", "None": "nothing"}
+    said = [
+        f"{path}: {names.get(str(inode), 'something else')}" for path, inode in zip(paths, here)
+    ]
+    return Failure(
+        "unclear",
+        f"The folders are not where this switch left them; nothing was moved. {'; '.join(said)}.",
+        f"Put an environment at {paths.live} by hand, then start the service.",
+        places={str(path): names.get(str(inode)) for path, inode in zip(paths, here)},
+    )

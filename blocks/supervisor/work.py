@@ -1,0 +1,43 @@
+"""What an operation may use while it works: its progress, and notes that outlive a kill."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any, Callable
+
+from blocks.supervisor import store
+
+_PROGRESS_SECONDS = 0.5
+
+
+class Work:
+    """One run of an operation."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._told = 0.0
+
+    @property
+    def progress_path(self) -> Path:
+        """Where the latest progress lies."""
+        return self._folder / "progress.json"
+
+    def progress(self, **values: Any) -> None:
+        """Tell how far it is; called too often, it is dropped."""
+        now = time.monotonic()
+        if now - self._told >= _PROGRESS_SECONDS:
+            self._told = now
+            store.write(self.progress_path, values, durable=False)
+
+    def note(self, name: str, document: dict[str, Any]) -> None:
+        """Write down what a second run has to know, durably, before it is done."""
+        store.write(self._folder / f"note-{name}.json", document)
+
+    def recall(self, name: str) -> dict[str, Any] | None:
+        """Return the note that an earlier run left."""
+        return store.read(self._folder / f"note-{name}.json")
+
+
+Doer = Callable[[dict[str, Any], Work], dict[str, Any]]
+"""What carries out a verb: its arguments and its work in, its result out."""
