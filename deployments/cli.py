@@ -2,11 +2,11 @@
 
 import os
 import sys
+from collections.abc import Sequence
 
 from cyclopts import App
 
-from deployments import commands
-from deployments.sandbox.cli import app as sandbox
+from deployments import commands, sandbox_commands
 
 app = App(
     name="redeploy",
@@ -21,7 +21,7 @@ for command in (
     commands.serve,
 ):
     app.command(command)
-app.command(sandbox, name="sandbox")
+app.command(sandbox_commands.app)
 
 _PREFECT = {
     "DO_NOT_TRACK": "1",
@@ -32,8 +32,8 @@ _PREFECT = {
 """Nothing is reported to anybody, a slow machine may be slow, and the terminal is ours."""
 
 
-def main() -> None:
-    """Run the command line."""
+def main(argv: Sequence[str] | None = None) -> None:
+    """Run the command line; without arguments given, those of the process."""
     for name, value in _PREFECT.items():
         os.environ.setdefault(name, value)
-    app(sys.argv[1:])
+    app(sys.argv[1:] if argv is None else argv)

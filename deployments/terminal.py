@@ -29,6 +29,15 @@ def give_up(error: RedeployError) -> NoReturn:
     raise SystemExit(2 if isinstance(error, ConfigurationError) else 1)
 
 
+@contextmanager
+def errors_told() -> Iterator[None]:
+    """Say an error that ends the block as a sentence, and leave."""
+    try:
+        yield
+    except RedeployError as error:
+        give_up(error)
+
+
 class _Lines(logging.Handler):
     """Prints what the steps say, with the time since the beginning."""
 

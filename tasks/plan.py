@@ -16,7 +16,7 @@ from tasks.redeployment import Redeployment
 from tasks.request import Request, SkewPolicy, Strategy
 from tasks.steps import POLICIES, step
 
-_SPARE_BYTES = 512 * 1024**2
+_SPARE_BYTES = 256 * 1024**2
 _NOTHING_CHANGED = "Nothing was changed on the host."
 
 

@@ -41,7 +41,7 @@ def wait_until_ready(
     with httpx.Client(base_url=base_url, headers=headers, timeout=_REQUEST_SECONDS) as client:
         for attempt in Retrying(
             retry=retry_if_exception_type((_NotYet, httpx.TransportError)),
-            wait=wait_exponential_jitter(initial=0.2, max=5),
+            wait=wait_exponential_jitter(multiplier=0.2, max=5),
             stop=stop_after_delay(_PATIENCE_SECONDS),
             retry_error_callback=_give_up,
         ):

@@ -1,0 +1,59 @@
+"""`redeploy sandbox up|down|list`: real hosts on this machine to try a redeploy on."""
+
+from cyclopts import App
+
+app = App(name="sandbox", help="Real systemd hosts on this machine to try it on.")
+
+
+@app.command
+def up(name: str = "demo", *, story: str = "kimi") -> None:
+    """Boot a host, lay out a story on it, and say where its configuration is.
+
+    Parameters
+    ----------
+    name
+        The host's name, short and lower case.
+    story
+        What to lay out: `kimi` or `second`.
+    """
+    from deployments import terminal
+    from deployments.sandbox.cli import sandbox_up
+
+    with terminal.errors_told():
+        path = sandbox_up(name, story)
+    terminal.out.print(f"{name} is up. Configuration: {path}", highlight=False, soft_wrap=True)
+
+
+@app.command
+def down(name: str = "demo", *, all_: bool = False) -> None:
+    """Take a host off this machine with all that is its own.
+
+    Parameters
+    ----------
+    name
+        The host's name.
+    all_
+        Take all of them.
+    """
+    from deployments import terminal
+    from deployments.sandbox.cli import sandbox_down, sandbox_list
+
+    with terminal.errors_told():
+        for one in [host.name for host in sandbox_list()] if all_ else [name]:
+            sandbox_down(one)
+            terminal.out.print(f"{one} is gone.", highlight=False)
+
+
+@app.command(name="list")
+def list_() -> None:
+    """Show the hosts on this machine."""
+    from rich.table import Table
+
+    from deployments import terminal
+    from deployments.sandbox.cli import sandbox_list
+
+    table = Table("host", "address", "state")
+    with terminal.errors_told():
+        for host in sandbox_list():
+            table.add_row(host.name, host.address, host.state)
+    terminal.out.print(table)

@@ -1,0 +1,176 @@
+"""What is decided from facts: refusals, remedies, where things are kept."""
+
+from typing import Any
+
+import pytest
+
+from tasks import plan as planning
+from tasks.diagnosis.finding import Finding
+from tasks.diagnosis.rules import Remedy
+from tasks.facts import Facts
+from tasks.fix import remedy_for
+from tasks.packages.diff import diff
+from tasks.packages.families import Skew
+from tasks.packages.index import Wheel
+from tasks.packages.versions import commit_delta
+from tasks.planned import Plan
+from tasks.request import Request, SkewPolicy, Strategy
+from tasks.snapshot import unusable
+
+OLD, NEW = "0.16.0rc2.dev313+g662205d34", "0.16.0rc2.dev344+gea5f903f8"
+CUBIN = Skew("flashinfer", "flashinfer-cubin", "0.6.3", "flashinfer-python", "==0.6.4", fatal=True)
+WARNING = Skew("requirement", "numpy", "2.3", "numba", "<2.3")
+
+
+def facts(**changes: Any) -> Facts:
+    document: dict[str, Any] = {
+        "host": {
+            "name": "gpu01",
+            "os": "Debian",
+            "kernel": "6.1",
+            "machine": "x86_64",
+            "python": "3.11.2",
+            "boot_id": "b",
+            "time": 0,
+        },
+        "uv": {"path": "/usr/local/bin/uv", "version": "0.13.9"},
+        "unit": {
+            "load_state": "loaded",
+            "active_state": "active",
+            "sub_state": "running",
+            "result": "success",
+        },
+        "environment": {
+            "path": "/opt/vllm/env",
+            "exists": True,
+            "python": "/opt/vllm/env/bin/python",
+            "free_bytes": 10**12,
+            "used_bytes": 10**9,
+            "packages": [{"name": "vllm", "version": OLD}],
+        },
+    }
+    for path, value in changes.items():
+        part, _, field = path.partition("__")
+        if field:
+            document[part][field] = value
+        else:
+            document[part] = value
+    return Facts.model_validate(document)
+
+
+def plan(*skews: Skew) -> Plan:
+    return Plan(
+        before=OLD,
+        after=NEW,
+        wheel=Wheel(
+            name="vllm",
+            version=NEW,
+            commit=None,
+            variant=None,
+            filename="v.whl",
+            url="http://i/v.whl",
+            tags=(),
+        ),
+        lock="",
+        locked={"vllm": NEW},
+        changes=diff({"vllm": OLD}, {"vllm": NEW}, ["vllm"]),
+        delta=commit_delta(OLD, NEW),
+        skews=list(skews),
+    )
+
+
+def wish(**fields: Any) -> Request:
+    return Request(service="kimi", **fields)
+
+
+def test_a_fatal_skew_is_refused_before_anything_is_stopped() -> None:
+    said = planning.objection(plan(CUBIN, WARNING), wish(), facts())
+    assert said is not None
+    assert "flashinfer-cubin==0.6.4, but 0.6.3" in said
+    assert "numpy" not in said
+
+
+def test_a_skew_knowingly_let_through_is_no_objection() -> None:
+    assert planning.objection(plan(CUBIN), wish(skew=SkewPolicy.PROCEED), facts()) is None
+
+
+def test_a_skew_that_may_work_is_no_objection() -> None:
+    assert planning.objection(plan(WARNING), wish(), facts()) is None
+
+
+def test_too_little_disk_is_refused() -> None:
+    said = planning.objection(plan(), wish(), facts(environment__free_bytes=10**9))
+    assert said is not None
+    assert "1.0 GB are free" in said
+
+
+@pytest.mark.parametrize(
+    ("asked", "word"),
+    [({"strategy": Strategy.STAGED}, "staged"), ({"skew": SkewPolicy.REPAIR}, "Repairing")],
+)
+def test_what_is_not_there_yet_is_refused_with_a_sentence(asked: dict[str, Any], word: str) -> None:
+    said = planning.not_there_yet(wish(**asked))
+    assert said is not None
+    assert word in said
+
+
+def test_what_stays_keeps_its_requirements_and_what_is_locked_has_none_yet() -> None:
+    packages = [
+        {"name": "vllm", "version": OLD, "requires": ["flashinfer-python==0.6.3"]},
+        {"name": "plugin", "version": "1", "requires": ["vllm<1"]},
+    ]
+    found = planning.predicted(facts(environment__packages=packages), {"vllm": NEW})
+    assert {(one.name, one.version, tuple(one.requires)) for one in found} == {
+        ("vllm", NEW, ()),
+        ("plugin", "1", ("vllm<1",)),
+    }
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"unit__load_state": "not-found"}, "no such unit"),
+        ({"environment__exists": False}, "is not a Python environment"),
+        ({"environment__packages": []}, "vllm is not installed"),
+        ({"uv": None}, "no uv"),
+        ({}, None),
+    ],
+)
+def test_a_host_that_is_not_as_configured(changes: dict[str, Any], said: str | None) -> None:
+    found = unusable(facts(**changes), "vllm")
+    assert (found is None) if said is None else (found is not None and said in found)
+
+
+def test_the_gpu_baseline_is_what_others_hold_of_our_gpus() -> None:
+    gpu = {"index": 0, "name": "H", "memory_total": 100, "memory_used": 90}
+    ours = {"pid": 1, "memory": 80, "ours": True}
+    theirs = {"pid": 2, "memory": 10, "ours": False}
+    gpus = [{**gpu, "processes": [ours, theirs]}, {**gpu, "index": 1, "processes": [theirs]}]
+    found = facts(gpus={"driver": "580", "problem": None, "gpus": gpus})
+    assert found.gpu_baseline() == {"0": 10}
+
+
+def finding(**remedy: Any) -> Finding:
+    given = {"rule": "r", "safety": "auto", "packages": ("a==1",), "check": "", "sentence": ""}
+    return Finding(
+        rule="r",
+        kind="version-skew",
+        root_cause=None,
+        where="",
+        confidence="certain",
+        explanation="",
+        evidence=(),
+        remedy=Remedy(**{**given, **remedy}),
+        advice="",
+        looked_at=(),
+    )
+
+
+def test_an_automatic_remedy_is_allowed_once() -> None:
+    assert remedy_for(finding(), set()) is not None
+    assert remedy_for(finding(), {"r"}) is None
+
+
+@pytest.mark.parametrize("safety", ["approval", "human"])
+def test_any_other_remedy_is_not(safety: str) -> None:
+    assert remedy_for(finding(safety=safety), set()) is None

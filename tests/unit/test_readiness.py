@@ -1,0 +1,93 @@
+"""Readiness, against a real HTTP server."""
+
+import json
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import pytest
+from pydantic import SecretStr
+
+from tasks.readiness import NotReady, same_version, wait_until_ready
+
+VERSION = "0.16.0rc2.dev344+gea5f903f8"
+
+
+class Answers(BaseHTTPRequestHandler):
+    """Answers what the test says; 503 as often as it says first."""
+
+    pages: dict[str, object]
+    unwell = 0
+    keys: set[str | None]
+
+    def do_GET(self) -> None:
+        if type(self).unwell:
+            type(self).unwell -= 1
+            self.send_error(503)
+            return
+        if self.path.startswith("/v1/"):
+            self.keys.add(self.headers.get("Authorization"))
+        body = self.pages.get(self.path)
+        if body is None:
+            self.send_error(404)
+            return
+        self.send_response(200)
+        self.end_headers()
+        self.wfile.write(json.dumps(body).encode())
+
+    do_POST = do_GET
+
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002
+        pass
+
+
+@pytest.fixture
+def server() -> Iterator[tuple[str, type[Answers]]]:
+    class Mine(Answers):
+        pages = {
+            "/health": {},
+            "/version": {"version": VERSION},
+            "/v1/models": {"data": [{"id": "kimi"}]},
+            "/v1/completions": {"choices": [{"text": "2"}]},
+        }
+        keys = set()
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Mine) as running:
+        threading.Thread(target=running.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{running.server_address[1]}", Mine
+        running.shutdown()
+
+
+def ready(server: tuple[str, type[Answers]], **asked: object) -> None:
+    wish = {"version": VERSION, "model": "kimi", "api_key": None, **asked}
+    wait_until_ready(server[0], **wish)  # type: ignore[arg-type]
+
+
+def test_it_waits_until_the_engine_is_well(server: tuple[str, type[Answers]]) -> None:
+    server[1].unwell = 2
+    ready(server, api_key=SecretStr("k"))
+    assert server[1].unwell == 0
+    assert server[1].keys == {"Bearer k"}
+
+
+@pytest.mark.parametrize(
+    ("page", "body", "said"),
+    [
+        ("/version", {"version": "0.15.0"}, "/version says '0.15.0'"),
+        ("/v1/models", {"data": [{"id": "llama"}]}, "not 'kimi'"),
+        ("/v1/completions", {"choices": []}, "without a choice"),
+        ("/v1/models", None, "/v1/models answers 404"),
+    ],
+)
+def test_a_wrong_answer_ends_it_at_once(
+    server: tuple[str, type[Answers]], page: str, body: object, said: str
+) -> None:
+    server[1].pages = {**server[1].pages, page: body}
+    with pytest.raises(NotReady, match=said.replace("/", "\\/")):
+        ready(server)
+
+
+def test_versions_are_compared_as_versions() -> None:
+    assert same_version("0.16.0", "0.16")
+    assert not same_version(VERSION, VERSION.replace("344", "345"))
+    assert same_version("custom-build", "custom-build")

@@ -1,0 +1,42 @@
+"""What an operator may ask for."""
+
+import pytest
+from pydantic import ValidationError
+
+from tasks.request import Request, SkewPolicy, Strategy
+
+
+def test_the_safe_wishes_are_the_default() -> None:
+    request = Request(service="kimi")
+    assert (request.strategy, request.skew) == (Strategy.CLASSIC, SkewPolicy.REFUSE)
+    assert request.target == "nightly"
+    assert not request.plan_only
+
+
+@pytest.mark.parametrize(
+    "target", ["nightly", "0.16.0rc2.dev344+gea5f903f8", "ea5f903f8", "0.25.1", "a" * 40]
+)
+def test_targets(target: str) -> None:
+    assert Request(service="kimi", target=target).target == target
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("service", "Kimi K2"),
+        ("service", "../kimi"),
+        ("target", "--upgrade"),
+        ("target", "nightly; reboot"),
+        ("target", "0.1\n0.2"),
+        ("target", ""),
+        ("attempts", 0),
+        ("attempts", 6),
+        ("strategy", "yolo"),
+        ("resume", "the last one"),
+        ("colour", "red"),
+    ],
+)
+def test_nonsense_is_refused_by_its_name(field: str, value: object) -> None:
+    with pytest.raises(ValidationError) as refused:
+        Request.model_validate({"service": "kimi", field: value})
+    assert [error["loc"][0] for error in refused.value.errors()] == [field]

@@ -1,0 +1,47 @@
+"""Where the time went."""
+
+from tasks.redeployment import StepTime
+from tasks.timing import Operation, down_time, steps_of
+
+LOG = [
+    ("r/snapshot", "facts", 0, 1, "succeeded"),
+    ("r/resolve", "resolve", 1, 3, "succeeded"),
+    ("r/plan", "remember", 3, 3, "succeeded"),
+    ("r/stop", "stop", 4, 6, "succeeded"),
+    ("r/attempt-1/start", "start", 10, 11, "succeeded"),
+    ("r/attempt-1/wait-healthy", "watch", 11, 15, "failed"),
+    ("r/attempt-1/stop", "stop", 16, 17, "succeeded"),
+    ("r/attempt-1/fix", "install", 17, 20, "succeeded"),
+    ("r/attempt-2/start", "start", 20, 21, "succeeded"),
+    ("r/attempt-2/wait-healthy", "watch", 21, 30, "succeeded"),
+]
+OPERATIONS = [
+    Operation(
+        operation=name, verb=verb, state=state, started=start, finished=end, seconds=end - start
+    )
+    for name, verb, start, end, state in LOG
+]
+
+
+def test_operations_are_put_under_their_steps() -> None:
+    rows = {(row.phase, row.step): row for row in steps_of("r", OPERATIONS, [])}
+    assert rows["", "plan"].host_seconds == 2
+    assert rows["attempt-1", "fix"].host_seconds == 4
+    assert rows["attempt-1", "wait-healthy"].outcome == "failed"
+    assert ("attempt-2", "restart") in rows
+    assert ("attempt-1", "start") in rows
+
+
+def test_a_replayed_step_has_no_time_of_the_flow() -> None:
+    times = [
+        StepTime(phase="", step="snapshot", seconds=1.5),
+        StepTime(phase="", step="stop", seconds=0.2),
+    ]
+    rows = {row.step: row for row in steps_of("r", OPERATIONS, times) if not row.phase}
+    assert rows["snapshot"].seconds == 1.5
+    assert rows["stop"].seconds is None
+
+
+def test_down_is_from_the_first_stop_to_the_start_that_served() -> None:
+    assert down_time(OPERATIONS) == 26
+    assert down_time(OPERATIONS[:6]) is None
