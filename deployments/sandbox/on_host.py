@@ -22,8 +22,10 @@ def main() -> None:
         _age(path, user)
     kept = Path(user.pw_dir, "kept.pt")
     kept.write_bytes(b"reached through a link")
+    _age(kept, user)
     for path in wanted["links"]:
         Path(path).symlink_to(kept)
+        _age(path, user)
     for path in wanted["others"]:
         Path(path).write_text("somebody else's\n")
     for path in wanted["notes"]:
@@ -31,10 +33,10 @@ def main() -> None:
         _age(path, user)
 
 
-def _age(path: str, user: pwd.struct_passwd) -> None:
-    os.chown(path, user.pw_uid, user.pw_gid)
+def _age(path: "str | Path", user: pwd.struct_passwd) -> None:
+    os.chown(path, user.pw_uid, user.pw_gid, follow_symlinks=False)
     then = time.time() - TWO_DAYS
-    os.utime(path, (then, then))
+    os.utime(path, (then, then), follow_symlinks=False)
 
 
 main()

@@ -54,7 +54,9 @@ def start(new: Substitution) -> list[Line]:
 def failure(name: str, new: Substitution) -> list[Line]:
     """Return the lines of a failed start from where it begins to fail."""
     lines = load(name, new)
-    wrong = (i for i, line in enumerate(lines) if " ERROR " in line.text or _traceback(line.text))
+    wrong = (
+        i for i, line in enumerate(lines) if f"ERROR {TIME}" in line.text or _traceback(line.text)
+    )
     return lines[next(wrong) :]
 
 

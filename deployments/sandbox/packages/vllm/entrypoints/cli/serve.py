@@ -27,7 +27,7 @@ MARKS = {
 }
 """The recorded line after which each stage is reached."""
 
-LEAVE_SECONDS = 3.0
+LEAVE_SECONDS = float(os.environ.get("VLLM_STANDIN_LEAVE_SECONDS", "3"))
 DIED = f"(APIServer pid={PID}) ERROR {TIME} [core_client.py:617]"
 
 
@@ -139,7 +139,7 @@ def raise_engine_failure(engine: EngineClient) -> NoReturn:
     raise RuntimeError(
         "Engine core initialization failed. See root cause above."
         f" Failed core proc(s): {engine.finished()}"
-    )
+    ) from None
 
 
 def fail_at(
@@ -172,8 +172,7 @@ def fail_at(
 def break_serving(failure: Failure, engine: EngineClient) -> None:
     """Fail while serving."""
     if failure.kind == "exit0":
-        engine.kill()
-        os._exit(0)
+        os._exit(0)  # the engine and its workers go with their parent
     elif failure.kind == "sigkill":
         engine.kill()
     elif failure.kind == "hang":
