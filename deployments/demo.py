@@ -27,7 +27,7 @@ def main(name: str) -> None:
         config = sandbox_up(name, STORY)
     home = config.parent / "prefect"
     os.environ["PREFECT_HOME"] = str(home)
-    terminal.out.print(_BEFORE)
+    terminal.out.print(_BEFORE, highlight=False, soft_wrap=True)
     wish = ["--strategy", "classic", "--skew", "proceed", "--reason", "make demo"]
     try:
         cli.main(["run", SERVICE, *wish, "--config", str(config)])

@@ -55,6 +55,7 @@ class _Lines(logging.Handler):
             f"[dim]{time.monotonic() - self._began:6.1f} s[/]  "
             f"[{colour}]{escape(step):<24}[/] {escape(record.getMessage())}",
             highlight=False,
+            soft_wrap=True,
         )
 
 
@@ -137,13 +138,18 @@ def _steps(record: ReleaseRecord) -> Table:
 
 
 def _attempts(record: ReleaseRecord) -> Table:
-    table = Table("attempt", "outcome", "failed in", "cause", "cured by", title="Attempts")
+    table = Table(show_header=False, title="Attempts")
     for one in record.attempts:
-        colour = "green" if one.outcome == "healthy" else "red"
-        cells = (one.failed_step, one.cause, " ".join(one.remedy or []))
-        table.add_row(
-            str(one.number), f"[{colour}]{one.outcome}[/]", *(escape(cell or "") for cell in cells)
-        )
+        if one.outcome == "healthy":
+            table.add_row(str(one.number), "[green]✓ healthy[/]")
+            continue
+        lines = [f"[red]✗ {escape(one.failed_step or '')}[/]: {escape(one.failure or '')}"]
+        lines.append(f"[bold]cause[/] {escape(one.cause or 'unknown')}")
+        if one.remedy:
+            lines.append(f"[bold]cured by[/] {escape(' '.join(one.remedy))} ({one.rule})")
+        else:
+            lines.append(f"[bold]for you to do[/] {escape(one.advice or '')}")
+        table.add_row(str(one.number), "\n".join(lines))
     return table
 
 
@@ -158,7 +164,7 @@ def _packages(changes: PackageDiff) -> Table:
     for one in changes.changes:
         if one.change in ("reinstalled", "left") and one.name not in left:
             continue
-        note = "left behind" if one.name in left else one.change
+        note = f"{one.change}, not in the lock" if one.name in left else one.change
         table.add_row(escape(one.name), one.before or "", one.after or "", note)
     return table
 

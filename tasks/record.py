@@ -48,9 +48,11 @@ class Story:
                 number=number,
                 outcome="failed",
                 failed_step=failure.step,
+                failure=failure.message,
                 kind=finding.kind,
-                cause=finding.headline,
                 rule=finding.rule,
+                cause=finding.explanation,
+                advice=None if remedy else finding.advice,
                 remedy=list(remedy.packages) if remedy else None,
             )
         )

@@ -24,14 +24,19 @@ class StepRecord(BaseModel):
 
 
 class AttemptRecord(BaseModel):
-    """One attempt to start: what failed in it, why, and what cured it."""
+    """One attempt to start: what failed in it, why, and what cured it.
+
+    `failure` is the step's own sentence, `cause` what diagnosis made of it.
+    """
 
     number: int
     outcome: Literal["healthy", "failed"]
     failed_step: str | None = None
+    failure: str | None = None
     kind: str | None = None
-    cause: str | None = None
     rule: str | None = None
+    cause: str | None = None
+    advice: str | None = None
     remedy: list[str] | None = None
 
 

@@ -76,12 +76,13 @@ def finding_page(finding: Finding, failure: StepFailed) -> str:
 def attempts_page(attempts: Sequence[AttemptRecord]) -> str:
     """Return the attempts as a table."""
     return table(
-        ("attempt", "outcome", "failed in", "cause", "rule", "remedy"),
+        ("attempt", "outcome", "failed in", "how", "cause", "rule", "remedy"),
         [
             (
                 one.number,
                 one.outcome,
                 one.failed_step,
+                one.failure,
                 one.cause,
                 one.rule,
                 " ".join(one.remedy or []),

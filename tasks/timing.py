@@ -7,7 +7,12 @@ from pydantic import BaseModel, ConfigDict
 from tasks.redeployment import StepTime
 from tasks.release import StepRecord
 
-_PARTS = {"resolve": "plan", "diagnose-journal": "diagnose", "diagnose-facts": "diagnose"}
+_PARTS = {
+    "resolve": "plan",
+    "diagnose-journal": "diagnose",
+    "diagnose-facts": "diagnose",
+    "fix-facts": "fix",
+}
 
 
 class Operation(BaseModel):
