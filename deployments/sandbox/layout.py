@@ -39,12 +39,11 @@ def home(story: Story) -> str:
 
 def bystanders(story: Story) -> dict[str, list[str]]:
     """Return what lies beside the dumps and must outlive a clean-up, by its kind."""
-    folder = PurePosixPath(story.debug_files.pattern).parent
-    suffix = PurePosixPath(story.debug_files.pattern).suffix
+    pattern = story.debug_files.pattern
     return {
-        "links": [str(folder / f"link{suffix}")],
-        "others": [str(folder / f"of-root{suffix}")],
-        "notes": [str(folder / "notes.txt")],
+        "links": [pattern.replace("*", "link")],
+        "others": [pattern.replace("*", "of-root")],
+        "notes": [str(PurePosixPath(pattern).with_name("notes.txt"))],
     }
 
 

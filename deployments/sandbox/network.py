@@ -31,11 +31,23 @@ def free_address(taken: set[str]) -> str:
     return next(f"{PREFIX}.{i}" for i in range(11, 255) if f"{PREFIX}.{i}" not in taken)
 
 
+def hardware_address(address: str) -> str:
+    """Return the card's address that goes with an address on the bridge.
+
+    Neither the bridge's nor a reused address may change its card's: a neighbour that remembers
+    the old one talks to nobody for half a minute.
+
+    >>> hardware_address("10.77.0.11")
+    '02:00:0a:4d:00:0b'
+    """
+    return "02:00:" + ":".join(f"{int(part):02x}" for part in address.split("."))
+
+
 def raise_bridge() -> None:
     """Make the bridge, where it is not there yet."""
     if succeeds(("ip", "link", "show", BRIDGE)):
         return
-    run("ip", "link", "add", BRIDGE, "type", "bridge")
+    run("ip", "link", "add", BRIDGE, "address", hardware_address(GATEWAY), "type", "bridge")
     run("ip", "address", "add", f"{GATEWAY}/24", "dev", BRIDGE)
     run("ip", "link", "set", BRIDGE, "up")
 
@@ -49,8 +61,10 @@ def plug_in(name: str, address: str) -> Path:
     """Give a host its network namespace with an address on the bridge; return its path."""
     inside, outside = namespace(name), link(name)
     run("ip", "netns", "add", inside)
-    run("ip", "link", "add", outside, "type", "veth", "peer", "name", "eth0", "netns", inside)
+    card = ("address", hardware_address(address))
+    run("ip", "link", "add", outside, "type", "veth", "peer", "eth0", *card, "netns", inside)
     run("ip", "link", "set", outside, "master", BRIDGE, "up")
+    run("ip", "neighbour", "flush", "to", address, "dev", BRIDGE)
     run("ip", "-n", inside, "link", "set", "lo", "up")
     run("ip", "-n", inside, "address", "add", f"{address}/24", "dev", "eth0")
     run("ip", "-n", inside, "link", "set", "eth0", "up")

@@ -166,4 +166,69 @@ PRINT_SHARDS = True  # tried: which shard is slow
     serve_options=("--tensor-parallel-size", "8", "--trust-remote-code"),
 )
 
-STORIES: dict[str, Story] = {story.key: story for story in (KIMI,)}
+_WITHOUT_RAY = {"cupy-cuda12x", "msgpack", "ray", "supervisor"}
+
+SECOND = Story(
+    key="second",
+    service="qwen",
+    unit="qwen-serve.service",
+    user="llm",
+    data_path="/srv/llm",
+    environment="/srv/llm/venv",
+    port=9001,
+    model="/srv/models/qwen3-next",
+    model_config={
+        "architectures": ["Qwen3NextForCausalLM"],
+        "model_type": "qwen3_next",
+        "num_hidden_layers": 48,
+        "hidden_size": 2048,
+        "vocab_size": 151936,
+        "torch_dtype": "bfloat16",
+    },
+    served_model="qwen3-next",
+    old=Release(
+        version="0.15.2rc1.dev88+g0c1d2e3f4",
+        commit="0c1d2e3f4ccccccccccccccccccccccccccccccc",
+        flashinfer="0.6.5",
+        left_out=frozenset(_WITHOUT_RAY | {"agent-detector", "detect-installer"}),
+        versions={
+            "fastapi": "0.162.1",
+            "fastapi-cloud-cli": "0.27.1",
+            "huggingface-hub": "0.37.0",
+            "numpy": "2.2.4",
+            "openai": "3.50.0",
+            "pillow": "12.4.0",
+            "psutil": "7.1.0",
+            "transformers": "4.57.1",
+            "uvicorn": "0.53.0",
+        },
+    ),
+    nightly=Release(
+        version="0.17.0rc1.dev12+g9f8e7d6c5",
+        commit="9f8e7d6c5ddddddddddddddddddddddddddddddd",
+        flashinfer="0.6.4",
+        asks=("huggingface-hub<0.37",),
+        left_out=frozenset(_WITHOUT_RAY | {"gguf"}),
+    ),
+    cubin="0.6.5",
+    offered_cubins=("0.6.4", "0.6.5"),
+    markers=("np.save", "DUMP_ACTS"),
+    debug_code={
+        "vllm/model_executor/model_loader/weight_utils.py": """
+
+DUMP_ACTS = "/var/tmp/act-{}.npy"
+
+
+def dump(i, activations):
+    import numpy as np
+
+    np.save(DUMP_ACTS.format(i), activations)
+""",
+    },
+    debug_files=DebugFiles("/var/tmp/act-*.npy", 12, 9_400_000),  # noqa: S108
+    forbidden_config_keys=("quantization_config",),
+    serve_options=("--max-model-len", "32768"),
+    index_path="second",
+)
+
+STORIES: dict[str, Story] = {story.key: story for story in (KIMI, SECOND)}
