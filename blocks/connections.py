@@ -1,5 +1,6 @@
 """One Fabric connection to a host, kept while it lives and opened anew when it is dead."""
 
+import logging
 import socket
 import threading
 from dataclasses import dataclass, field
@@ -22,6 +23,9 @@ USUAL_KNOWN_HOSTS = ("~/.ssh/known_hosts", "/etc/ssh/ssh_known_hosts")
 KEEPALIVE_SECONDS = 5
 DEAD_LINK_SECONDS = 15
 """A link on which nothing was acknowledged for so long is dead, whatever TCP still hopes."""
+
+# What paramiko would print of a failure is raised as an error of ours.
+logging.getLogger("paramiko").setLevel(logging.CRITICAL)
 
 _LEFT = "Nothing was done on the host."
 
@@ -157,6 +161,7 @@ def _watch_over(transport: Transport) -> None:
     sock = transport.sock
     if isinstance(sock, socket.socket):
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         if hasattr(socket, "TCP_USER_TIMEOUT"):
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, DEAD_LINK_SECONDS * 1000)
 

@@ -52,7 +52,9 @@ def benchmark(arguments: dict[str, Any], work: Work) -> dict[str, Any]:
             "benchmark-failed",
             f"{completed} of {arguments['num_prompts']} requests were answered, {failed} failed.",
             "The service was not touched; output.log of the operation has all of it.",
-            **{**found, "measured": found},
+            failed=failed,
+            completed=completed,
+            measured=found,
         )
     return found
 

@@ -50,11 +50,8 @@ def process(pid: int | None) -> dict[str, Any] | None:
     with contextlib.suppress(OSError):
         raw = Path(f"/proc/{pid}/cmdline").read_bytes()
         argv = [part.decode("utf-8", "replace") for part in raw.split(b"\x00")[:-1]]
-        return {
-            "pid": pid,
-            "argv": argv,
-            "executable": os.fspath(Path(f"/proc/{pid}/exe").readlink()),
-        }
+        executable = os.fspath(Path(f"/proc/{pid}/exe").readlink())
+        return {"pid": pid, "argv": argv, "executable": executable}
     return None
 
 

@@ -77,7 +77,8 @@ class Supervisor:
         Raises:
             Refusal: It is not one of ours; nothing was changed.
         """
-        return self._readers[verb](arguments.checked(verb, request, arguments.READING))
+        checked = arguments.checked(verb, request, arguments.READING)
+        return self._readers[verb](checked)
 
     def _ensure(self, asked: dict[str, Any]) -> dict[str, Any]:
         checked = arguments.checked(asked["verb"], asked["arguments"], arguments.DOING)

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import contextlib
-import http.client
 import ipaddress
 import os
+import re
+import socket
 from pathlib import Path
 from typing import NamedTuple
 
 _LISTENING = "0A"
 _HEALTH_SECONDS = 0.8
+_STATUS_200 = re.compile(rb"HTTP/1\.[01] 200\b")
 
 
 class Listener(NamedTuple):
@@ -66,11 +68,12 @@ def held_by(pids: set[int], listener: Listener) -> bool:
 
 def healthy(address: str, port: int) -> bool:
     """Tell whether `/health` answers 200."""
-    connection = http.client.HTTPConnection(address, port, timeout=_HEALTH_SECONDS)
-    try:
-        connection.request("GET", "/health")
-        return connection.getresponse().status == http.client.OK
-    except (OSError, http.client.HTTPException):
-        return False
-    finally:
-        connection.close()
+    with (
+        contextlib.suppress(OSError),
+        socket.create_connection((address, port), _HEALTH_SECONDS) as connection,
+    ):
+        host = f"[{address}]" if ":" in address else address
+        request = f"GET /health HTTP/1.1\r\nHost: {host}:{port}\r\nConnection: close\r\n\r\n"
+        connection.sendall(request.encode())
+        return _STATUS_200.match(connection.recv(64)) is not None
+    return False

@@ -12,6 +12,9 @@ import threading
 from collections.abc import Mapping, Sequence
 from typing import IO, Callable, NamedTuple, cast
 
+UMASK = 0o022
+"""Of programs we run; what we write ourselves is for root only."""
+
 NOT_FOUND_EXIT = 127
 TIMED_OUT_EXIT = 124
 
@@ -41,6 +44,7 @@ def run(
             timeout=timeout,
             env=None if environment is None else dict(environment),
             cwd="/",
+            umask=UMASK,
             check=False,
         )
     except FileNotFoundError:
@@ -69,6 +73,7 @@ def stream(
         stderr=subprocess.STDOUT,
         env=None if environment is None else dict(environment),
         cwd="/",
+        umask=UMASK,
         start_new_session=True,
     )
     stdin, stdout = cast("IO[bytes]", process.stdin), cast("IO[bytes]", process.stdout)

@@ -158,10 +158,10 @@ class _Watch:
         return f"{self._unit} does not serve after {spent:.0f} s {self._where()}{more}."
 
     def _where(self) -> str:
+        if self._trace.stage is None:
+            return "before vLLM spoke"
         percent = "" if self._trace.percent is None else f" at {self._trace.percent:.0f}%"
-        return (
-            f"in stage {self._trace.stage!r}{percent}" if self._trace.stage else "before vLLM spoke"
-        )
+        return f"in stage {self._trace.stage!r}{percent}"
 
     def _tell(self, state: dict[str, Any]) -> None:
         progress = self._trace.progress(time.time())
