@@ -1,0 +1,63 @@
+"""Real hosts and a real Prefect server, shared by the whole session."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from deployments.sandbox.stories import STORIES
+from tests.integration.prefect_api import PrefectApi
+from tests.integration.scenes import Scene, stage, strike
+from tests.integration.serving import Serving, serving
+
+
+@pytest.fixture(scope="session")
+def workshop(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder for the session's configurations, Prefect's home and logs."""
+    return tmp_path_factory.mktemp("workshop")
+
+
+@pytest.fixture(scope="session")
+def kimi_host(workshop: Path) -> Iterator[Scene]:
+    """The issue's story on a host of its own."""
+    scene = stage("t1", STORIES["kimi"], workshop)
+    yield scene
+    strike(scene)
+
+
+@pytest.fixture
+def kimi(kimi_host: Scene) -> Scene:
+    """The issue's story, at its beginning."""
+    return kimi_host.fresh()
+
+
+@pytest.fixture(scope="session")
+def server(workshop: Path, kimi_host: Scene) -> Iterator[Serving]:
+    """`redeploy serve` for the session."""
+    with serving(kimi_host.config, workshop) as running:
+        kimi_host.publish(lambda config: save_blocks(running, config))
+        yield running
+
+
+@pytest.fixture(scope="session")
+def prefect(server: Serving) -> PrefectApi:
+    """The API of the session's server."""
+    return server.api
+
+
+def save_blocks(server: Serving, config: Path) -> None:
+    """Save a configuration's hosts and services in the session's server."""
+    from blocks import config as configuration
+
+    with on_server(server):
+        configuration.save(configuration.load(config))
+
+
+@contextmanager
+def on_server(server: Serving) -> Iterator[None]:
+    """Have Prefect in this process speak to the session's server."""
+    from prefect.settings import PREFECT_API_URL, PREFECT_HOME, temporary_settings
+
+    with temporary_settings({PREFECT_API_URL: f"{server.url}/api", PREFECT_HOME: server.home}):
+        yield

@@ -1,0 +1,178 @@
+"""What is true on a host, read over ssh with the host's own programs and none of our code."""
+
+import json
+import shlex
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict
+
+from deployments.sandbox import ssh
+from deployments.sandbox.ssh import SandboxHost
+
+REMEMBERED = "/var/lib/vllm-redeploy"
+
+_PACKAGES = """
+import importlib.metadata as m, json, re
+print(json.dumps({re.sub('[-_.]+', '-', d.metadata['Name']).lower(): d.version
+                  for d in m.distributions()}))
+"""
+_DIFFERING = """
+import base64, hashlib, importlib.metadata as m, json
+def differs(file):
+    path = file.locate()
+    if not path.exists():
+        return True
+    found = hashlib.sha256(path.read_bytes()).digest()
+    return file.hash and base64.urlsafe_b64encode(found).rstrip(b'=').decode() != file.hash.value
+print(json.dumps([str(f) for d in m.distributions() for f in d.files or () if differs(f)]))
+"""
+
+
+class Logged(BaseModel):
+    """One line of the supervisor's operation log."""
+
+    model_config = ConfigDict(extra="allow")
+
+    time: float
+    event: str
+    operation: str
+    verb: str
+    holder: str
+    seconds: float | None = None
+    error: Any = None
+
+    @property
+    def step(self) -> str:
+        """The operation's name without the redeploy's id."""
+        return self.operation.partition("/")[2]
+
+
+class Entry(BaseModel):
+    """One journal entry: when, from which program, which invocation of the unit, and its text."""
+
+    time: float
+    identifier: str
+    invocation: str
+    message: str
+
+
+def packages(host: SandboxHost, environment: str) -> dict[str, str]:
+    """Return the installed versions by normalised name, as the environment's Python sees them."""
+    found: dict[str, str] = _python(host, environment, _PACKAGES)
+    return found
+
+
+def differing(host: SandboxHost, environment: str) -> list[str]:
+    """Return the installed files that are not as their package's RECORD says."""
+    found: list[str] = _python(host, environment, _DIFFERING)
+    return found
+
+
+def lines_with(host: SandboxHost, folder: str, words: tuple[str, ...]) -> list[str]:
+    """Return the lines below a folder that hold one of the words."""
+    patterns = [part for word in words for part in ("-e", word)]
+    grep = ("grep", "-rnF", "--include=*.py", *patterns, "--", folder)
+    return ssh.run(host, *grep, check=False).stdout.decode().splitlines()
+
+
+def unit(host: SandboxHost, name: str) -> dict[str, str]:
+    """Return what `systemctl show` says of a unit."""
+    wanted = "ActiveState,SubState,Result,MainPID,InvocationID,NRestarts,NeedDaemonReload"
+    more = "LoadState,ExecMainStartTimestamp,StateChangeTimestamp"
+    shown = ssh.output(host, "systemctl", "show", f"--property={wanted},{more}", "--", name)
+    return dict(line.split("=", 1) for line in shown.splitlines())
+
+
+def journal(host: SandboxHost, name: str, since: float = 0) -> list[Entry]:
+    """Return the journal of a unit, systemd's own lines about it included, oldest first."""
+    about = ("journalctl", "--output=json", "--all", "--no-pager", f"--since=@{since:.0f}")
+    text = ssh.output(host, *about, f"--unit={name}")
+    entries = (_entry(json.loads(line)) for line in text.splitlines())
+    return [entry for entry in entries if entry.time >= since]
+
+
+def operations(host: SandboxHost, redeploy: str = "") -> list[Logged]:
+    """Return the operation log, or the part of one redeploy."""
+    text = ssh.output(host, "sh", "-c", f"cat {REMEMBERED}/operations.jsonl 2>/dev/null || true")
+    logged = [Logged.model_validate_json(line) for line in text.splitlines()]
+    return [line for line in logged if line.operation.startswith(redeploy)]
+
+
+def started(host: SandboxHost, redeploy: str) -> Counter[str]:
+    """Return how often each operation of a redeploy was started."""
+    log = operations(host, redeploy)
+    return Counter(line.step for line in log if line.event == "started")
+
+
+def answer(host: SandboxHost, operation: str) -> dict[str, Any]:
+    """Return the recorded result file of an operation."""
+    document: dict[str, Any] = json.loads(
+        ssh.output(host, "cat", f"{REMEMBERED}/operations/{operation}/result.json")
+    )
+    return document
+
+
+def record(host: SandboxHost, redeploy: str) -> dict[str, Any]:
+    """Return the record of a redeploy as it lies on the host."""
+    document: dict[str, Any] = json.loads(
+        ssh.output(host, "cat", f"{REMEMBERED}/releases/{redeploy}.json")
+    )
+    return document
+
+
+def locks(host: SandboxHost) -> list[str]:
+    """Return the lock files that lie on the host."""
+    return matching(host, f"{REMEMBERED}/locks/*.json")
+
+
+def matching(host: SandboxHost, pattern: str) -> list[str]:
+    """Return the paths that match a shell pattern."""
+    found = ssh.output(host, "sh", "-c", f"ls -d {pattern} 2>/dev/null || true")
+    return found.splitlines()
+
+
+def exists(host: SandboxHost, path: str) -> bool:
+    """Tell whether something lies at a path, a dangling link included."""
+    return bool(matching(host, shlex.quote(path)))
+
+
+def http(host: SandboxHost, url: str) -> Any:
+    """Ask a service on the host's own loopback, with the host's own Python."""
+    code = (
+        "import sys, urllib.request as u; print(u.urlopen(sys.argv[1], timeout=5).read().decode())"
+    )
+    text = ssh.output(host, "python3", "-c", code, url).strip()
+    return json.loads(text) if text else None
+
+
+def write(host: SandboxHost, path: str, text: str) -> None:
+    """Write a file on the host."""
+    ssh.run(host, "install", "-D", "-m", "644", "/dev/stdin", path, stdin=text.encode())
+
+
+def read(host: SandboxHost, path: str) -> str:
+    """Return a file of the host."""
+    return ssh.output(host, "cat", path)
+
+
+def site_packages(environment: str) -> str:
+    """Return a shell pattern of the environment's folder of packages."""
+    return str(Path(environment, "lib/python3*/site-packages"))
+
+
+def _python(host: SandboxHost, environment: str, code: str) -> Any:
+    python = f"{environment}/bin/python"
+    return json.loads(ssh.run(host, python, "-", stdin=code.encode()).stdout)
+
+
+def _entry(fields: dict[str, Any]) -> Entry:
+    message = fields.get("MESSAGE") or ""
+    text = bytes(message).decode(errors="replace") if isinstance(message, list) else str(message)
+    return Entry(
+        time=int(fields["__REALTIME_TIMESTAMP"]) / 1e6,
+        identifier=fields.get("SYSLOG_IDENTIFIER", ""),
+        invocation=fields.get("_SYSTEMD_INVOCATION_ID") or fields.get("INVOCATION_ID", ""),
+        message=text,
+    )
