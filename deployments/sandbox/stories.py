@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from deployments.sandbox.catalog import Release
+from deployments.sandbox.catalog import Release, lock
 
 
 @dataclass(frozen=True)
@@ -231,4 +231,58 @@ def dump(i, activations):
     index_path="second",
 )
 
-STORIES: dict[str, Story] = {story.key: story for story in (KIMI, SECOND)}
+# A few packages, nothing out of step and nothing left behind: for tests of all that can fail.
+_ALL_BUT_A_FEW = frozenset(lock()) - {
+    "fastapi",
+    "flashinfer-python",
+    "numpy",
+    "psutil",
+    "pydantic",
+    "requests",
+    "tokenizers",
+    "torch",
+    "transformers",
+    "uvicorn",
+}
+
+SMALL = Story(
+    key="small",
+    service="small",
+    unit="vllm-small.service",
+    user="vllm",
+    data_path="/opt/vllm",
+    environment="/opt/vllm/env",
+    port=8100,
+    model="/models/small",
+    model_config={
+        "architectures": ["LlamaForCausalLM"],
+        "model_type": "llama",
+        "num_hidden_layers": 2,
+        "hidden_size": 128,
+        "vocab_size": 512,
+        "torch_dtype": "bfloat16",
+    },
+    served_model="small",
+    old=Release(
+        version="0.16.0rc2.dev340+g1a2b3c4d5",
+        commit="1a2b3c4d5eeeeeeeeeeeeeeeeeeeeeeeeeeeeeee",
+        flashinfer="0.6.4",
+        left_out=_ALL_BUT_A_FEW,
+    ),
+    nightly=Release(
+        version="0.16.0rc2.dev347+g6f7a8b9c0",
+        commit="6f7a8b9c0fffffffffffffffffffffffffffffff",
+        flashinfer="0.6.4",
+        left_out=_ALL_BUT_A_FEW,
+    ),
+    cubin="0.6.4",
+    offered_cubins=("0.6.4",),
+    markers=("DUMP_ACTS",),
+    debug_code={},
+    debug_files=DebugFiles("/tmp/*.pt", 2, 2_000),  # noqa: S108
+    forbidden_config_keys=("quantization_config",),
+    serve_options=("--tensor-parallel-size", "2"),
+    index_path="small",
+)
+
+STORIES: dict[str, Story] = {story.key: story for story in (KIMI, SECOND, SMALL)}
