@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import signal
 import socket
@@ -14,24 +15,23 @@ from pathlib import Path
 from deployments.sandbox import network, state
 from deployments.sandbox.errors import SandboxError
 
+SERVER = Path(__file__).with_name("static_files.py")
 PORT = 8418
 URL = f"http://{network.GATEWAY}:{PORT}"
 
 
 def start(folder: Path) -> None:
-    """Serve a folder on the bridge, unless that is being done already."""
-    if _running():
+    """Serve a folder on the bridge, unless that is being done already by this very code."""
+    if _running() and _recorded()[2] == _code():
         return
+    stop()
     network.raise_bridge()
     with _log().open("ab") as log:
-        argv = [
-            *(sys.executable, "-m", "http.server", str(PORT), "--protocol", "HTTP/1.1"),
-            *("--bind", network.GATEWAY, "--directory", str(folder)),
-        ]
+        argv = [sys.executable, str(SERVER), network.GATEWAY, str(PORT), str(folder)]
         server = subprocess.Popen(
             argv, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
         )
-    _pid_file().write_text(f"{server.pid} {_start_time(server.pid)}")
+    _pid_file().write_text(f"{server.pid} {_start_time(server.pid)} {_code()}")
     _wait_until_listening()
 
 
@@ -49,11 +49,21 @@ def stop() -> None:
 
 
 def _running() -> int | None:
+    pid, started, _ = _recorded()
+    return int(pid) if pid and _start_time(int(pid)) == started else None
+
+
+def _recorded() -> tuple[str, str, str]:
+    """Return the server's process, when that started, and the code it runs."""
     try:
-        pid, started = _pid_file().read_text().split()
+        pid, started, code = _pid_file().read_text().split()
     except (OSError, ValueError):
-        return None
-    return int(pid) if _start_time(int(pid)) == started else None
+        return "", "", ""
+    return pid, started, code
+
+
+def _code() -> str:
+    return hashlib.sha256(SERVER.read_bytes()).hexdigest()[:12]
 
 
 def _wait_until_listening() -> None:
