@@ -11,6 +11,11 @@ from tests.integration.prefect_api import PrefectApi
 from tests.integration.scenes import Scene, stage, strike
 from tests.integration.serving import Serving, serving
 
+QUICK = """
+start_deadline_seconds = 6
+benchmark = { num_prompts = 8, input_len = 8, output_len = 32 }
+"""
+
 
 @pytest.fixture(scope="session")
 def workshop(tmp_path_factory: pytest.TempPathFactory) -> Path:
@@ -38,6 +43,30 @@ def server(workshop: Path, kimi_host: Scene) -> Iterator[Serving]:
     with serving(kimi_host.config, workshop) as running:
         kimi_host.publish(lambda config: save_blocks(running, config))
         yield running
+
+
+@pytest.fixture(scope="session")
+def second_host(workshop: Path, server: Serving) -> Iterator[Scene]:
+    """The second story on a host of its own."""
+    scene = stage("t2", STORIES["second"], workshop)
+    scene.publish(lambda config: save_blocks(server, config))
+    yield scene
+    strike(scene)
+
+
+@pytest.fixture
+def second(second_host: Scene) -> Scene:
+    """The second story, at its beginning."""
+    return second_host.fresh()
+
+
+@pytest.fixture(scope="session")
+def small_host(workshop: Path, server: Serving) -> Iterator[Scene]:
+    """The story of few packages on a host of its own: quick, with a short deadline."""
+    scene = stage("t3", STORIES["small"], workshop, extra=QUICK)
+    scene.publish(lambda config: save_blocks(server, config))
+    yield scene
+    strike(scene)
 
 
 @pytest.fixture(scope="session")

@@ -1,0 +1,177 @@
+"""A prepared host is what its story says, its faults are real, and nothing stays behind."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import time
+from collections.abc import Iterator
+
+import httpx
+import pytest
+
+from deployments.sandbox import catalog, hosts, layout, network, preflight, ssh, state
+from deployments.sandbox.ssh import SandboxHost
+from deployments.sandbox.stories import STORIES, Story
+from deployments.sandbox.story import clear_failure, prepare, set_failure
+
+pytestmark = pytest.mark.host
+
+NAME = "sbx"
+EXCHANGE = """
+import ctypes, os, sys
+os.makedirs(sys.argv[1] + ".a"); os.makedirs(sys.argv[1] + ".b/inside")
+call = ctypes.CDLL(None, use_errno=True).renameat2
+status = call(-100, (sys.argv[1] + ".a").encode(), -100, (sys.argv[1] + ".b").encode(), 2)
+print(status, os.listdir(sys.argv[1] + ".a"))
+"""
+
+
+@pytest.fixture(scope="module", params=["kimi", "second"])
+def laid_out(request: pytest.FixtureRequest) -> Iterator[tuple[SandboxHost, Story]]:
+    story = STORIES[request.param]
+    yield prepare(NAME, story.key), story
+    hosts.remove(NAME)
+
+
+def shell(host: SandboxHost, script: str) -> str:
+    """Run a script on the host and return what it printed."""
+    return ssh.output(host, "bash", "-c", script).strip()
+
+
+def served(host: SandboxHost, story: Story, path: str) -> httpx.Response:
+    return httpx.get(f"http://{host.address}:{story.port}{path}", timeout=5)
+
+
+def test_the_old_release_is_served(laid_out: tuple[SandboxHost, Story]) -> None:
+    host, story = laid_out
+    assert served(host, story, "/version").json() == {"version": story.old.version}
+    models = served(host, story, "/v1/models").json()["data"]
+    assert [model["id"] for model in models] == [story.served_model]
+    shown = shell(host, f"systemctl show -p User,Restart,KillMode,DropInPaths {story.unit}")
+    assert f"User={story.user}" in shown
+    assert "Restart=always" in shown
+    assert "10-limits.conf" in shown
+
+
+def test_the_environment_holds_its_packages_and_cubin(laid_out: tuple[SandboxHost, Story]) -> None:
+    host, story = laid_out
+    listed = shell(host, f"uv pip list --format json --python {story.environment} 2>/dev/null")
+    installed = {one["name"]: one["version"] for one in json.loads(listed)}
+    assert installed == catalog.packages(story.old) | {"flashinfer-cubin": story.cubin}
+
+
+def test_debug_code_went_through_hard_links_into_the_cache(
+    laid_out: tuple[SandboxHost, Story],
+) -> None:
+    host, story = laid_out
+    for path in story.debug_code:
+        found = shell(host, f"find {story.data_path} -xdev -path '*/{path}' -printf '%i %p\\n'")
+        inodes = {line.split()[0] for line in found.splitlines()}
+        assert len(found.splitlines()) == 2
+        assert len(inodes) == 1
+        assert "/uv-cache/" in found
+        assert "/site-packages/" in found
+    site = f"{story.environment}/lib/python3*/site-packages"
+    for marker in story.markers:
+        assert shell(host, f"grep -rlF -- '{marker}' {site}")
+
+
+def test_dumps_lie_beside_what_must_stay(laid_out: tuple[SandboxHost, Story]) -> None:
+    host, story = laid_out
+    pattern = story.debug_files.pattern
+    found = shell(host, f"find {pattern} -type f -user {story.user} -printf '%s %b %p\\n'")
+    rows = [line.split() for line in found.splitlines()]
+    assert len(rows) == story.debug_files.count
+    assert sum(int(size) for size, _, _ in rows) == story.debug_files.total_bytes
+    assert all(int(blocks) * 512 >= int(size) for size, blocks, _ in rows)
+    for paths in layout.bystanders(story).values():
+        for path in paths:
+            shell(host, f"test -e {path} -o -L {path}")
+
+
+def test_the_model_has_no_forbidden_key(laid_out: tuple[SandboxHost, Story]) -> None:
+    host, story = laid_out
+    config = json.loads(shell(host, f"cat {story.model}/config.json"))
+    assert config == dict(story.model_config)
+    assert not set(story.forbidden_config_keys) & set(config)
+
+
+def test_the_environment_can_be_exchanged_at_once(laid_out: tuple[SandboxHost, Story]) -> None:
+    host, story = laid_out
+    assert shell(host, f"stat -f -c %T {story.environment}") == "ext2/ext3"
+    probe = f"{story.data_path}/probe"
+    done = ssh.run(host, "python3", "-", probe, stdin=EXCHANGE.encode())
+    assert done.stdout.decode().strip() == "0 ['inside']"
+
+
+def test_the_bridge_leads_nowhere_else(laid_out: tuple[SandboxHost, Story]) -> None:
+    host, _ = laid_out
+    assert shell(host, "ip route show default") == ""
+    assert (
+        shell(host, f"timeout 5 bash -c '</dev/tcp/{network.GATEWAY}/8418' && echo open") == "open"
+    )
+
+
+def test_the_service_survives_reboot_and_kill(laid_out: tuple[SandboxHost, Story]) -> None:
+    host, story = laid_out
+    hosts.reboot(NAME)
+    layout.wait_until_healthy(host, story)
+    hosts.kill(NAME)
+    assert [one.state for one in hosts.list_hosts() if one.name == NAME] == ["down"]
+    hosts.up(NAME)
+    layout.wait_until_healthy(host, story)
+    assert shell(host, f"ls {story.debug_files.pattern} | wc -l") == str(
+        story.debug_files.count + 2
+    )
+
+
+def test_a_cut_cable_swallows_packets_until_it_is_healed(
+    laid_out: tuple[SandboxHost, Story],
+) -> None:
+    host, story = laid_out
+    hosts.cut(NAME)
+    with pytest.raises(httpx.ConnectTimeout):
+        httpx.get(f"http://{host.address}:{story.port}/health", timeout=1)
+    assert network.is_cut(NAME)
+    hosts.heal(NAME)
+    layout.wait_until_healthy(host, story, 10)
+
+
+def test_a_failure_ends_the_unit_until_it_is_cleared(laid_out: tuple[SandboxHost, Story]) -> None:
+    host, story = laid_out
+    set_failure(host, "crash", "import", version=story.old.version)
+    ssh.run(host, "systemctl", "restart", story.unit)
+    time.sleep(3)
+    assert int(shell(host, f"systemctl show -P NRestarts {story.unit}")) > 0
+    clear_failure(host)
+    layout.wait_until_healthy(host, story, 20)
+
+
+def test_the_second_preparation_is_quick_and_starts_anew(
+    laid_out: tuple[SandboxHost, Story],
+) -> None:
+    host, story = laid_out
+    shell(host, f"rm -rf {story.environment} {story.debug_files.pattern}")
+    began = time.monotonic()
+    prepare(NAME, story.key)
+    assert time.monotonic() - began < 15
+    assert served(host, story, "/version").json() == {"version": story.old.version}
+    assert shell(host, f"ls {story.debug_files.pattern} | wc -l") == str(
+        story.debug_files.count + 2
+    )
+
+
+def test_nothing_stays_of_a_removed_host() -> None:
+    hosts.up("gone")
+    hosts.remove("gone")
+    left = subprocess.run(
+        "losetup -a; ip netns list; ip -br link; mount; ls /sys/fs/cgroup/*",
+        shell=True,
+        capture_output=True,
+        text=True,
+        check=False,
+    ).stdout
+    assert "gone" not in left
+    assert not state.host_folder("gone").exists()
+    assert preflight.missing() == []
