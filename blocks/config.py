@@ -81,7 +81,9 @@ def _read(path: Path) -> dict[str, Any]:
             hint="Name it with --config, or set VLLM_REDEPLOY_CONFIG.",
         ) from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise ConfigurationError(f"{path} is not TOML: {error}.", hint="Correct the file.") from error
+        raise ConfigurationError(
+            f"{path} is not TOML: {error}.", hint="Correct the file."
+        ) from error
 
 
 def _section(tables: dict[str, Any], section: str, path: Path) -> dict[str, dict[str, Any]]:
@@ -118,7 +120,8 @@ def _build(kind: type[_Block], table: dict[str, Any], where: str, path: Path) ->
     fields = {name for name in kind.model_fields if not name.startswith("_")}
     for unknown in sorted(table.keys() - fields):
         raise ConfigurationError(
-            f"{path}: {where}.{unknown} is not a field.", hint=f"Fields: {', '.join(sorted(fields))}."
+            f"{path}: {where}.{unknown} is not a field.",
+            hint=f"Fields: {', '.join(sorted(fields))}.",
         )
     try:
         return kind(**table)

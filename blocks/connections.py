@@ -16,8 +16,15 @@ from paramiko import (
     SSHException,
     Transport,
 )
+from paramiko.ssh_exception import NoValidConnectionsError
 
-from blocks.errors import AuthenticationRefused, HostError, HostKeyRejected, HostUnreachable
+from blocks.errors import (
+    AuthenticationRefused,
+    ConfigurationError,
+    HostKeyRejected,
+    HostUnreachable,
+    RedeployError,
+)
 
 USUAL_KNOWN_HOSTS = ("~/.ssh/known_hosts", "/etc/ssh/ssh_known_hosts")
 KEEPALIVE_SECONDS = 5
@@ -48,11 +55,24 @@ class Target:
         return f"{self.user}@{self.address}:{self.port}"
 
 
+class NotSent(SSHException):  # type: ignore[misc]
+    """There was a connection, but no channel for the command: the link is dead."""
+
+
 class WholeInput(Remote):  # type: ignore[misc]
     """A runner that sends its whole input at once.
 
     Invoke's own copies one character each 10 ms, as from a keyboard: minutes for a lock file.
     """
+
+    def start(self, *arguments: object, **options: object) -> None:
+        """Open a channel and start the command; tell whether it was the channel that failed."""
+        try:
+            super().start(*arguments, **options)
+        except SSHException as error:
+            if hasattr(self, "channel"):
+                raise
+            raise NotSent(str(error)) from error
 
     def handle_stdin(self, input_: IO[bytes], output: IO[str], echo: bool = False) -> None:  # noqa: ARG002
         """Send what there is, then end the input."""
@@ -78,6 +98,7 @@ class Link:
             HostUnreachable: No link could be made.
             HostKeyRejected: The host's key is not a known one.
             AuthenticationRefused: The host refuses user or key.
+            ConfigurationError: The key file or known_hosts cannot be read.
         """
         with self._guard:
             if self._connection is None or not self._connection.is_connected:
@@ -118,7 +139,7 @@ def _open(target: Target) -> Connection:
         connection.open()
     except (OSError, EOFError, SSHException, ValueError) as error:
         connection.client.close()
-        raise _as_host_error(target, error) from error
+        raise _as_our_error(target, error) from error
     _watch_over(connection.transport)
     return connection
 
@@ -166,31 +187,29 @@ def _watch_over(transport: Transport) -> None:
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, DEAD_LINK_SECONDS * 1000)
 
 
-def _as_host_error(target: Target, error: Exception) -> HostError:
-    name = target.name
-    text = str(error) or type(error).__name__
-    known = target.known_hosts or "~/.ssh/known_hosts"
+def _as_our_error(target: Target, error: Exception) -> RedeployError:
+    name, text = target.name, _words(error)
+    if isinstance(error, FileNotFoundError | PermissionError):
+        return ConfigurationError(
+            f"A file needed to reach {name} could not be read: {text}.",
+            "Correct key_file or known_hosts of the host block.",
+            _LEFT,
+        )
     if isinstance(error, BadHostKeyException) or "not found in known_hosts" in text:
+        known = target.known_hosts or USUAL_KNOWN_HOSTS[0]
         return HostKeyRejected.of(
             name,
-            f"The key that {name} showed is not the one recorded in {known}: {text}.",
+            f"The key that {name} showed is not one recorded for it in {known}: {text}.",
             "If the host is new or was set up again, check its key and record it "
             f"(ssh-keyscan -p {target.port} {target.address}); otherwise someone is in between.",
             _LEFT,
         )
     if isinstance(error, AuthenticationException | ValueError):
+        keys = target.key_file or "the keys of the agent and ~/.ssh"
         return AuthenticationRefused.of(
             name,
-            f"{name} does not let us in with {target.key_file or 'the keys of agent and ~/.ssh'}: "
-            f"{text}.",
+            f"{name} does not let us in with {keys}: {text}.",
             "Check the user, the key file, its passphrase and the host's authorized_keys.",
-            _LEFT,
-        )
-    if isinstance(error, FileNotFoundError | PermissionError):
-        return AuthenticationRefused.of(
-            name,
-            f"A file needed to reach {name} could not be read: {text}.",
-            "Correct key_file or known_hosts of the host block.",
             _LEFT,
         )
     return HostUnreachable.of(
@@ -199,3 +218,10 @@ def _as_host_error(target: Target, error: Exception) -> HostError:
         "Check that the host is up and its SSH port is open from here.",
         _LEFT,
     )
+
+
+def _words(error: Exception) -> str:
+    if isinstance(error, NoValidConnectionsError):
+        each = (one.strerror or str(one) for one in error.errors.values())
+        return ", ".join(sorted(set(each)))
+    return (str(error) or type(error).__name__).rstrip(".")

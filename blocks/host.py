@@ -163,7 +163,7 @@ class Host(Block):
         connection = link.connection()
         began = time.monotonic()
         try:
-            with _link_errors(link.target.name):
+            with _link_errors(link):
                 done = connection.run(
                     shlex.join(argv),
                     hide=True,
@@ -183,16 +183,21 @@ class Host(Block):
 
 
 @contextlib.contextmanager
-def _link_errors(name: str) -> Iterator[None]:
+def _link_errors(link: connections.Link) -> Iterator[None]:
+    name = link.target.name
     try:
         yield
+    except connections.NotSent as error:
+        link.close()
+        raise _lost(name, str(error), sent=False) from error
     except (OSError, EOFError, SSHException, ThreadException) as error:
         raise _lost(name, str(error) or type(error).__name__, sent=True) from error
 
 
 def _lost(name: str, why: str, *, sent: bool) -> HostUnreachable:
+    when = "while a command ran" if sent else "before a command was sent"
     error = HostUnreachable(
-        f"The link to {name} was lost while a command ran: {why}.",
+        f"The link to {name} was lost {when}: {why.rstrip('.')}.",
         "Run it again: what was started on the host goes on there and is found by its name.",
     )
     error.address, error.sent = name, sent

@@ -129,12 +129,14 @@ class Supervisor:
             "arguments": dict(arguments),
         }
         began = time.monotonic()
+        attached: bool | None = None
         wait = min(_FIRST_WAIT_SECONDS, wait_seconds)
         while True:
             answer = self.call(
                 "ensure", {**request, "wait_seconds": wait}, timeout=wait + _CALL_SECONDS
             )
-            outcome = _outcome(answer)
+            attached = answer["attached"] if attached is None else attached
+            outcome = _outcome({**answer, "attached": attached})
             if outcome.state != "running":
                 return outcome
             if on_progress is not None and outcome.progress:

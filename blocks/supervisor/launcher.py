@@ -21,6 +21,9 @@ class Launcher(Protocol):
     def running(self, operation: str) -> bool:
         """Tell whether it still runs."""
 
+    def forget(self, operation: str) -> None:
+        """Forget what a killed run left."""
+
 
 def unit_of(operation: str) -> str:
     """Return the name of an operation's transient unit."""
@@ -33,7 +36,7 @@ class SystemdLauncher:
     def start(self, operation: str) -> None:
         """Start the unit; what an earlier, killed run left of it is forgotten first."""
         unit = unit_of(operation)
-        processes.run(commands.reset_failed(unit))
+        self.forget(operation)
         command = (sys.executable, os.fspath(Path(sys.argv[0]).resolve()), "execute", operation)
         ended = processes.run(
             commands.transient(unit, f"vllm-redeploy {operation}", command), timeout=60
@@ -44,6 +47,10 @@ class SystemdLauncher:
                 f"systemd did not start the operation: {ended.errors.strip()[-500:]}",
                 "Run systemd-run on the host by hand to see more.",
             )
+
+    def forget(self, operation: str) -> None:
+        """Have systemd forget a failed unit."""
+        processes.run(commands.reset_failed(unit_of(operation)))
 
     def running(self, operation: str) -> bool:
         """Tell whether the unit is anything but gone, failed or over."""

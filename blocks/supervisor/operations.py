@@ -129,6 +129,7 @@ class Operations:
         if before is not None:
             self._log("interrupted", before)
             if tries > MOST_TRIES:
+                self._launcher.forget(before["operation"])
                 self._finish(before, time.time(), _given_up(tries - 1))
                 return False
         keys = ("operation", "verb", "holder", "environment", "arguments")
