@@ -21,6 +21,7 @@ def benchmark(run: Redeployment) -> dict[str, Any]:
     arguments = {
         "environment": service.environment,
         "unit": service.unit,
+        "timeout_seconds": POLICIES["benchmark"].deadline_seconds,
         "port": service.port,
         "model": service.served_model or service.model,
         "tokenizer": service.model,

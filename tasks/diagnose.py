@@ -22,9 +22,9 @@ def find_cause(run: Redeployment, failure: StepFailed, launched: Launched | None
     Args:
         run: the redeploy.
         failure: how the start failed.
-        launched: the start, if systemd accepted it.
+        launched: the start, if systemd accepted it and it is the start that failed.
     """
-    journal = _recorded(run, "journal", _journal_of(run, launched))
+    journal = _recorded(run, "journal", _journal_of(run, failure, launched))
     facts = _recorded(run, "facts", run.service.location())
     finding = examine(journal["entries"], facts, failure.kind, failure.fields)
     publish(run, "diagnosis", report.diagnosis_page(finding, failure), finding.headline)
@@ -51,11 +51,15 @@ def examine(
     return diagnose(from_supervisor(entries), Facts.from_supervisor(facts), death)
 
 
-def _journal_of(run: Redeployment, launched: Launched | None) -> dict[str, Any]:
-    wanted: dict[str, Any] = {"unit": run.service.unit, "lines": JOURNAL_LINES}
-    if launched is not None:
-        wanted |= {"invocation": launched.invocation, "since": launched.started}
-    return wanted
+def _journal_of(
+    run: Redeployment, failure: StepFailed, launched: Launched | None
+) -> dict[str, Any]:
+    return {
+        "unit": run.service.unit,
+        "lines": JOURNAL_LINES,
+        "invocation": launched.invocation if launched else failure.fields.get("invocation"),
+        "since": launched.started if launched else None,
+    }
 
 
 def _recorded(run: Redeployment, verb: str, arguments: dict[str, Any]) -> dict[str, Any]:

@@ -121,6 +121,8 @@ DOING: dict[str, Arguments] = {
     },
     "benchmark": {
         "environment": _need(v.path),
+        "unit": _need(v.unit),
+        "timeout_seconds": _need(v.whole(1, 86_400)),
         "port": _need(v.whole(1, 65535)),
         "model": _need(v.word),
         "tokenizer": _may(v.word),
