@@ -32,9 +32,13 @@ def machine_source(etc: Path = Path("/etc")) -> Source:
         if path.suffix in {".list", ".sources"} and path.is_file()
     ]
     found = [source for text in texts for source in (*one_line(text), *deb822(text))]
-    for source in found:
-        if source.suite == codename and "main" in source.components:
-            return source
+    usable = [one for one in found if one.suite == codename and one.mirror.startswith("http")]
+    for source in usable:
+        if "main" in source.components:
+            # Ubuntu's one-line format spreads the components of one mirror over several lines
+            shared = [one for one in usable if one.mirror == source.mirror]
+            components = dict.fromkeys(part for one in shared for part in one.components)
+            return Source(source.mirror, source.suite, tuple(components))
     raise SandboxError(
         f"No apt source of this machine offers {codename or 'its release'}.",
         "Add its mirror to /etc/apt/sources.list.",

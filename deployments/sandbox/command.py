@@ -20,7 +20,9 @@ def run(*argv: Argument, check: bool = True, stdin: bytes = b"") -> str:
     try:
         done = subprocess.run(argv, input=stdin, capture_output=True, check=False)
     except FileNotFoundError as error:
-        raise SandboxError(f"{argv[0]} is not installed.", "Run `redeploy sandbox up`.") from error
+        raise SandboxError(
+            f"{argv[0]} is not installed.", "Install it, then run this again."
+        ) from error
     if check and done.returncode != 0:
         raise SandboxError(
             f"`{' '.join(map(str, argv))}` ended with status {done.returncode}:"

@@ -58,7 +58,7 @@ def up(
     preflight.require()
     with state.locked("hosts"):
         lower = base.layers(say)
-        if not state.host_folder(name).exists():
+        if not (state.host_folder(name) / "host.json").exists():
             create(name, data_path)
         if leader(name) is None:
             _reap(name)
@@ -121,9 +121,9 @@ def down(name: str) -> None:
 
 
 def remove(name: str) -> None:
-    """Shut a host down and remove all that is its own; with the last host go bridge and index."""
+    """End a host and remove all that is its own; with the last host go bridge and index."""
     with state.locked("hosts"):
-        _shut_down(name)
+        _shut_down(name, patience=3)  # nothing on its disks is kept
         _wait_for_loop(name)
         shutil.rmtree(state.host_folder(name), ignore_errors=True)
         if not list_hosts():
@@ -203,11 +203,11 @@ def _where_to_look(name: str) -> str:
     return f"See {folder}/console.log and `journalctl -D {folder}/upper/var/log/journal`."
 
 
-def _shut_down(name: str) -> None:
+def _shut_down(name: str, patience: float = 20) -> None:
     pid = leader(name)
     if pid is not None:
         os.kill(pid, SHUT_DOWN)
-        if not _wait_for_end(name, 20):
+        if not _wait_for_end(name, patience):
             os.kill(pid, signal.SIGKILL)
             _wait_for_end(name, 5)
     _reap(name)

@@ -143,6 +143,9 @@ def _serve_index() -> None:
     following.unlink(missing_ok=True)
     following.symlink_to(written.name)
     following.rename(current)
+    for old in folder.iterdir():
+        if old not in (current, written):
+            shutil.rmtree(old)
     index_server.start(current)
 
 

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-import subprocess
 import time
 from collections.abc import Iterator
 
 import httpx
 import pytest
 
-from deployments.sandbox import catalog, hosts, layout, network, preflight, ssh, state
+from deployments.sandbox import catalog, command, hosts, layout, network, preflight, ssh, state
 from deployments.sandbox.ssh import SandboxHost
 from deployments.sandbox.stories import STORIES, Story
 from deployments.sandbox.story import clear_failure, prepare, set_failure
@@ -165,13 +164,8 @@ def test_the_second_preparation_is_quick_and_starts_anew(
 def test_nothing_stays_of_a_removed_host() -> None:
     hosts.up("gone")
     hosts.remove("gone")
-    left = subprocess.run(
-        "losetup -a; ip netns list; ip -br link; mount; ls /sys/fs/cgroup/*",
-        shell=True,
-        capture_output=True,
-        text=True,
-        check=False,
-    ).stdout
+    script = "losetup -a; ip netns list; ip -br link; mount; ls /sys/fs/cgroup/*"
+    left = command.run("bash", "-c", script, check=False)
     assert "gone" not in left
     assert not state.host_folder("gone").exists()
     assert preflight.missing() == []

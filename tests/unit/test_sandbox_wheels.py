@@ -18,6 +18,7 @@ import pytest
 
 from deployments.sandbox import apt, catalog, layout, network
 from deployments.sandbox.catalog import Release
+from deployments.sandbox.errors import SandboxError
 from deployments.sandbox.preflight import find_uv
 from deployments.sandbox.static_files import Server
 from deployments.sandbox.stories import KIMI, STORIES, Story
@@ -147,6 +148,20 @@ def test_reads_both_formats_of_apt_sources() -> None:
     assert apt.deb822(stanza)[0] == wanted
     assert apt.one_line(line) == [wanted]
     assert apt.deb822(stanza + "Enabled: no\n") == []
+
+
+def test_the_machines_mirror_has_the_components_of_all_its_lines(tmp_path: Path) -> None:
+    (tmp_path / "os-release").write_text('VERSION_ID="22.04"\nVERSION_CODENAME=jammy\n')
+    (tmp_path / "apt/sources.list.d").mkdir(parents=True)
+    (tmp_path / "apt/sources.list").write_text(
+        "deb http://m/ubuntu jammy main restricted\ndeb http://m/ubuntu jammy-updates main\n"
+        "deb http://m/ubuntu jammy universe\ndeb http://other/ppa jammy main\n"
+    )
+    wanted = apt.Source("http://m/ubuntu", "jammy", ("main", "restricted", "universe"))
+    assert apt.machine_source(tmp_path) == wanted
+    (tmp_path / "apt/sources.list").write_text("deb http://other/debian bookworm main\n")
+    with pytest.raises(SandboxError, match="No apt source"):
+        apt.machine_source(tmp_path)
 
 
 def test_addresses_are_given_out_from_the_lowest() -> None:

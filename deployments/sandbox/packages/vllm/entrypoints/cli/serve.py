@@ -79,8 +79,12 @@ def run_server(
     server = serve_http(sock, engine, Model(served, model, args.max_model_len), args.api_key)
     if failure and failure.stage == "serving":
         threading.Timer(failure.after_seconds, break_serving, (failure, engine)).start()
-    if engine.process is not None:
-        engine.process.join()
+    try:
+        engine.wait()
+    except SystemExit:
+        for line in shutdown_lines(new):
+            say(line.text)
+        raise
     server.engine_is_dead = True
     leave(engine, new)
     os._exit(0)  # requests that hang are not waited for
@@ -185,13 +189,22 @@ def leave(engine: EngineClient, new: recording.Substitution) -> None:
     """Say that the engine is dead, answer 503 for a while, then go, with status 0."""
     if engine.process and (engine.process.exitcode or 0) < 0:
         say(f"{DIED} Engine core proc {NAME} died unexpectedly, shutting down client.")
-    lines = recording.load("sigkill-worker-tail.log", new)
-    api = [line for line in lines if line.role == "api" and '"GET /health' not in line.text]
-    going = next(i for i, line in enumerate(api) if "[shutdown]" in line.text)
-    for line in api[:going]:
+    lines = recorded_death(new)
+    for line in lines[: next(i for i, line in enumerate(lines) if "[shutdown]" in line.text)]:
         say(line.text)
     time.sleep(LEAVE_SECONDS)
-    for line in api[going:]:
-        if "nanobind" in line.text:
-            break
+    for line in shutdown_lines(new):
         say(line.text)
+
+
+def recorded_death(new: recording.Substitution) -> list[recording.Line]:
+    """Return what a real API server said when its engine had died, up to its own end."""
+    lines = recording.load("sigkill-worker-tail.log", new)
+    api = [line for line in lines if line.role == "api" and '"GET /health' not in line.text]
+    return api[: next(i for i, line in enumerate(api) if "nanobind" in line.text)]
+
+
+def shutdown_lines(new: recording.Substitution) -> list[recording.Line]:
+    """Return what a real API server says last."""
+    lines = recorded_death(new)
+    return lines[next(i for i, line in enumerate(lines) if "[shutdown]" in line.text) :]

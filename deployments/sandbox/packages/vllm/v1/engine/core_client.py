@@ -67,6 +67,11 @@ class EngineClient:
             order = "say" if line.role == "engine" else "say-worker"
             self.order(order, line.text, line.end)
 
+    def wait(self) -> None:
+        """Wait until the engine's process has ended."""
+        if self.process is not None:
+            self.process.join()
+
     def finished(self) -> dict[str, int | None]:
         """Return the exit code of an engine that did not end by an exception of its own."""
         if self.process is None:
