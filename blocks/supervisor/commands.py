@@ -104,7 +104,7 @@ def uv_sources(indexes: Sequence[str], find_links: Sequence[str]) -> Argv:
 def uv_compile(uv: str, python: str, sources: Sequence[str], constraints: str | None) -> Argv:
     """Resolve requirements, given on standard input, into a lock with hashes."""
     more = ("--constraint", constraints) if constraints else ()
-    fixed = ("--generate-hashes", "--no-header", "--color=never", "--no-progress")
+    fixed = ("--generate-hashes", "--no-header", "--no-annotate", "--color=never", "--no-progress")
     return (uv, "pip", "compile", "-", f"--python={python}", *fixed, *more, *sources)
 
 

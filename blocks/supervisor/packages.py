@@ -77,6 +77,7 @@ def stage(arguments: dict[str, Any], work: Work) -> dict[str, Any]:
         copy = commands.copy_tree(os.fspath(path), os.fspath(sibling))
         ended = processes.stream(copy, timeout=_COPY_SECONDS)
         _check(ended, "stage-failed", f"{path} could not be copied")
+        given = environment.give_to(owner, sibling)
         work.progress(stage="installing")
         inside = commands.bound(os.fspath(sibling), os.fspath(path), uv.as_owner(owner, command))
         ended = uv.stream_as_owner(owner, inside, data=arguments["lock"])
@@ -85,7 +86,11 @@ def stage(arguments: dict[str, Any], work: Work) -> dict[str, Any]:
     except Exception:
         shutil.rmtree(sibling, ignore_errors=True)
         raise
-    return {"sibling": os.fspath(sibling), "packages": environment.versions(sibling)}
+    return {
+        "sibling": os.fspath(sibling),
+        "packages": environment.versions(sibling),
+        "given_to_owner": given,
+    }
 
 
 def install(arguments: dict[str, Any], work: Work) -> dict[str, Any]:
@@ -97,6 +102,7 @@ def install(arguments: dict[str, Any], work: Work) -> dict[str, Any]:
     before = noted or _versions_of(path, names)
     work.note("before", before)
     work.progress(stage="installing")
+    given = environment.give_to(owner, path)
     command = commands.uv_install(
         uv.require(owner),
         os.fspath(path / "bin" / "python"),
@@ -105,7 +111,7 @@ def install(arguments: dict[str, Any], work: Work) -> dict[str, Any]:
     )
     ended = uv.stream_as_owner(owner, uv.as_owner(owner, command))
     _check(ended, "install-failed", f"uv could not install {', '.join(arguments['packages'])}")
-    return {"before": before, "after": _versions_of(path, names)}
+    return {"before": before, "after": _versions_of(path, names), "given_to_owner": given}
 
 
 @contextlib.contextmanager
