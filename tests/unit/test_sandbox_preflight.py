@@ -7,9 +7,10 @@ import sys
 import pytest
 
 LIST = """
-import json
+import json, os, sys
 from dataclasses import asdict
 from deployments.sandbox.preflight import missing
+os.setuid(int(sys.argv[1]))
 print(json.dumps([asdict(one) for one in missing()]))
 """
 
@@ -19,7 +20,7 @@ as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can become som
 @as_root
 def test_without_root_only_root_is_asked_for() -> None:
     done = subprocess.run(
-        [sys.executable, "-c", LIST], user=65534, capture_output=True, text=True, check=True
+        [sys.executable, "-c", LIST, "65534"], capture_output=True, text=True, check=True
     )
     assert '"what": "root"' in done.stdout
     assert "sudo" in done.stdout
@@ -28,7 +29,7 @@ def test_without_root_only_root_is_asked_for() -> None:
 @as_root
 def test_without_programs_the_packages_are_named() -> None:
     done = subprocess.run(
-        [sys.executable, "-c", LIST],
+        [sys.executable, "-c", LIST, "0"],
         env={"PATH": "/nowhere"},
         capture_output=True,
         text=True,
