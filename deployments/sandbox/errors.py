@@ -1,13 +1,7 @@
 """What can go wrong with a sandbox host, said so that a person can act on it."""
 
-from __future__ import annotations
+from blocks.errors import RedeployError
 
 
-class SandboxError(Exception):
+class SandboxError(RedeployError):
     """A sandbox host could not be made, started or reached."""
-
-    def __init__(self, what: str, hint: str) -> None:
-        """Keep what happened apart from what to do next."""
-        super().__init__(f"{what} {hint}")
-        self.what = what
-        self.hint = hint
