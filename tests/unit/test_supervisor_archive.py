@@ -1,0 +1,60 @@
+"""The archive is one runnable file, the same bytes every time, for old Pythons too."""
+
+import json
+import subprocess
+import sys
+import sysconfig
+import zipfile
+from pathlib import Path
+
+from blocks.supervisor_archive import archive
+
+VERMIN = Path(sysconfig.get_path("scripts"), "vermin")
+ROOT = Path(__file__).parents[2]
+CARRIED = ("blocks/supervisor", "tasks/startup")
+
+
+def test_the_same_sources_give_the_same_bytes() -> None:
+    first = archive()
+    archive.cache_clear()
+    assert archive() == first
+
+
+def test_it_runs_from_anywhere_and_knows_its_version(tmp_path: Path) -> None:
+    program = tmp_path / "redeploy-supervisor"
+    program.write_bytes(archive().data)
+    code = (
+        "import json, sys, zipimport; sys.argv = [sys.argv[1]]; sys.path.insert(0, sys.argv[0]);"
+        "from blocks.supervisor.main import _version; print(json.dumps(_version({})))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-I", "-S", "-c", code, str(program)],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert json.loads(done.stdout)["version"] == archive().version
+
+
+def test_it_carries_only_what_the_host_needs(tmp_path: Path) -> None:
+    program = tmp_path / "archive"
+    program.write_bytes(archive().data)
+    names = zipfile.ZipFile(program).namelist()
+    assert {"__main__.py", "pynvml.py", "tasks/startup/stages.py"} <= set(names)
+    strangers = ("__main__.py", "pynvml.py", "blocks/__init__.py", "tasks/__init__.py")
+    assert all(
+        name in strangers or name.startswith(("blocks/supervisor/", "tasks/startup/"))
+        for name in names
+    )
+
+
+def test_python_3_9_is_enough() -> None:
+    done = subprocess.run(
+        [VERMIN, "-t=3.9-", "--no-tips", "--violations", *CARRIED],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr

@@ -1,0 +1,183 @@
+"""A real environment, made by uv from wheels of our own, read and verified by its files."""
+
+import os
+import stat
+import subprocess
+import sys
+import sysconfig
+import zipfile
+from base64 import urlsafe_b64encode
+from hashlib import sha256
+from pathlib import Path
+
+import pytest
+
+from blocks.supervisor import environment, records, verify
+from blocks.supervisor.environment import Owner
+from blocks.supervisor.failures import Failure
+from blocks.supervisor.packages import locked_versions
+
+UV = Path(sysconfig.get_path("scripts"), "uv")
+
+
+def wheel(folder: Path, name: str, version: str, files: dict[str, str], **more: str) -> Path:
+    """Write a wheel; `requires` and `scripts` go into its metadata."""
+    info = f"{name}-{version}.dist-info"
+    requires = "".join(f"Requires-Dist: {one}\n" for one in more.get("requires", "").split())
+    files = {
+        **files,
+        f"{info}/METADATA": f"Name: {name}\nVersion: {version}\n{requires}\nName: in the text\n",
+        f"{info}/WHEEL": "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
+    }
+    if "scripts" in more:
+        files[f"{info}/entry_points.txt"] = f"[console_scripts]\n{more['scripts']}\n"
+    rows = [f"{path},sha256={digest(text)},{len(text)}" for path, text in files.items()]
+    files[f"{info}/RECORD"] = "\n".join([*rows, f"{info}/RECORD,,"])
+    path = folder / f"{name}-{version}-py3-none-any.whl"
+    with zipfile.ZipFile(path, "w") as archive:
+        for inside, text in files.items():
+            archive.writestr(inside, text)
+    return path
+
+
+def digest(text: str) -> str:
+    return urlsafe_b64encode(sha256(text.encode()).digest()).rstrip(b"=").decode()
+
+
+@pytest.fixture
+def made(tmp_path: Path) -> Path:
+    """An environment with two packages, one of them with a script."""
+    source = {"serve/__init__.py": "x = 1\n", "serve/model.py": "def f():\n    return 1\n"}
+    wheels = [
+        wheel(tmp_path, "serve", "1.0", source, requires="lib_one==2", scripts="serve = serve:f"),
+        wheel(tmp_path, "lib_one", "2", {"lib_one.py": "y = 2\n"}),
+    ]
+    path = tmp_path / "env"
+    offline = {**os.environ, "UV_CACHE_DIR": str(tmp_path / "cache"), "UV_OFFLINE": "1"}
+    for command in (
+        ["venv", str(path), "--python", sys.executable],
+        ["pip", "install", "--no-index", "--python", f"{path}/bin/python", *map(str, wheels)],
+    ):
+        subprocess.run([UV, *command], env=offline, check=True, capture_output=True)
+    return path
+
+
+def inside(path: Path, name: str) -> Path:
+    return environment.site_packages(path)[0] / name
+
+
+def test_packages_are_read_from_their_metadata(made: Path) -> None:
+    found = {one["name"]: one for one in environment.packages(made)}
+    assert environment.versions(made) == {"serve": "1.0", "lib-one": "2"}
+    assert found["serve"]["requires"] == ["lib_one==2"]
+    assert found["serve"]["installer"] == "uv"
+    assert str(found["serve"]["origin"]).startswith("file://")
+
+
+def test_facts_of_an_environment(made: Path) -> None:
+    facts = environment.facts(str(made))
+    assert facts["exists"]
+    assert facts["python_version"] == ".".join(map(str, sys.version_info[:3]))
+    assert facts["free_bytes"] > 0
+    assert facts["used_bytes"] > 0
+    assert environment.facts(f"{made}.none") == {
+        "path": f"{made}.none",
+        "exists": False,
+        "packages": [],
+    }
+
+
+def test_a_fresh_one_is_as_recorded(made: Path) -> None:
+    compared = records.compare(made)
+    assert (compared.differing, compared.missing) == ([], [])
+    assert compared.checked >= 8
+    assert records.unrecorded_sources(made, compared.recorded) in (
+        [],
+        [str(inside(made, "_virtualenv.py"))],
+    )
+
+
+def test_differing_missing_and_unrecorded_files_are_found(made: Path) -> None:
+    inside(made, "serve/model.py").write_text("torch.save(1)\n")
+    inside(made, "lib_one.py").unlink()
+    extra = inside(made, "serve/extra.py")
+    extra.write_text("\nNOMLA_SAVE = 1\n")
+    compared = records.compare(made)
+    assert compared.differing == [str(inside(made, "serve/model.py"))]
+    assert compared.missing == [str(inside(made, "lib_one.py"))]
+    assert str(extra) in records.unrecorded_sources(made, compared.recorded)
+    assert verify.find_markers([str(extra)], ["NOMLA_SAVE"]) == [
+        {"file": str(extra), "line": 2, "marker": "NOMLA_SAVE"}
+    ]
+
+
+def test_a_pipe_in_place_of_a_file_differs_and_does_not_hang(made: Path) -> None:
+    inside(made, "lib_one.py").unlink()
+    os.mkfifo(inside(made, "lib_one.py"))
+    assert records.compare(made).differing == [str(inside(made, "lib_one.py"))]
+
+
+def test_byte_code_and_scripts_are_the_installers_own(made: Path) -> None:
+    script = made / "bin" / "serve"
+    assert script.read_bytes().startswith(b"#!")
+    script.write_text("#!/moved/python\n")
+    subprocess.run([made / "bin" / "python", "-m", "compileall", "-q", made], check=True)
+    assert records.compare(made).differing == []
+
+
+def test_a_link_is_not_an_environment(made: Path) -> None:
+    link = made.with_name("link")
+    link.symlink_to(made)
+    for path in (link, made.with_name("none"), made / "bin"):
+        with pytest.raises(Failure):
+            environment.require(str(path))
+    assert environment.require(str(made)) == made
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can give files away")
+def test_what_others_own_is_given_to_the_owner_but_never_through_a_link(made: Path) -> None:
+    outside = made.with_name("outside")
+    outside.write_text("")
+    cache = inside(made, "serve/__pycache__")
+    cache.mkdir(exist_ok=True)
+    (cache / "link").symlink_to(outside)
+    owner = Owner("nobody", 65534, 65534, "/")
+    assert environment.give_to(owner, made) > 5
+    assert cache.stat().st_uid == 65534
+    assert (cache / "link").lstat().st_uid == 65534
+    assert outside.stat().st_uid == 0
+    assert environment.give_to(owner, made) == 0
+    assert stat.S_ISLNK((cache / "link").lstat().st_mode)
+
+
+def test_versions_of_a_lock() -> None:
+    lock = (
+        "flashinfer-python==0.6.4 \\\n    --hash=sha256:aa\n    # via vllm\n"
+        "Torch[opt]==2.13.0+cpu ; python_version > '3'\n"
+        "vllm @ https://x.example/a/vllm-0.16.0rc2.dev344%2Bgea5f903f8-cp38-abi3-linux.whl \\\n"
+        "    --hash=sha256:bb\n"
+    )
+    assert locked_versions(lock) == {
+        "flashinfer-python": "0.6.4",
+        "torch": "2.13.0+cpu",
+        "vllm": "0.16.0rc2.dev344+gea5f903f8",
+    }
+
+
+def test_not_as_locked() -> None:
+    assert verify.not_as_locked({"A_b": "1", "c": "2", "d": "3"}, {"a-b": "1", "c": "9"}) == [
+        {"name": "c", "locked": "2", "installed": "9"},
+        {"name": "d", "locked": "3", "installed": None},
+    ]
+
+
+def test_forbidden_keys_are_found_at_any_depth() -> None:
+    config: dict[str, object] = {
+        "kv_cache_scheme": None,
+        "q": {"layers": [{"kv_cache_scheme": {}}]},
+        "x": 1,
+    }
+    assert verify.keys_in(config, ["kv_cache_scheme"]) == [
+        "kv_cache_scheme",
+        "q.layers[0].kv_cache_scheme",
+    ]

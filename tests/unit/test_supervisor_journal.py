@@ -1,0 +1,78 @@
+"""Journal entries as text, whatever a service wrote."""
+
+import json
+
+from blocks.supervisor.journal import matches, message_text, parse
+from blocks.supervisor.trace import Trace
+
+
+def test_lists_of_bytes_become_clean_text() -> None:
+    raw = "\r\x1b[32mLoading: 50%\x1b[0m é".encode()
+    assert message_text(list(raw)) == "\rLoading: 50% é"
+
+
+def test_what_a_terminal_would_obey_is_taken_out() -> None:
+    assert message_text("a\x1b]0;title\x07b\x1b[2Jc\x00d\x07") == "abcd"
+
+
+def test_odd_messages_are_text_too() -> None:
+    assert message_text(None) == ""
+    assert message_text(["first", "second"]) == "first\nsecond"
+    assert message_text([72, 105, 999, "x"]) == "Hi"
+    assert len(message_text("x" * 100_000)) == 16384
+
+
+def test_an_entry_of_systemd_belongs_to_the_unit_it_is_about() -> None:
+    raw = {
+        "__REALTIME_TIMESTAMP": "1500000",
+        "__CURSOR": "s=1",
+        "_PID": "1",
+        "_COMM": "systemd",
+        "UNIT": "vllm.service",
+        "_SYSTEMD_UNIT": "init.scope",
+        "INVOCATION_ID": "i",
+        "PRIORITY": "6",
+        "MESSAGE": "Started.",
+    }
+    entry = parse(json.dumps(raw))
+    assert entry is not None
+    assert (entry["time"], entry["unit"], entry["invocation"]) == (1.5, "vllm.service", "i")
+    assert (entry["pid"], entry["priority"], entry["cursor"]) == (1, 6, "s=1")
+
+
+def test_what_is_no_entry_is_passed_over() -> None:
+    assert parse("-- Journal begins --") is None
+    assert parse("[]") is None
+    assert parse(b"\xff") is None
+
+
+def test_only_systemd_itself_speaks_about_a_unit() -> None:
+    assert matches("a.service", None) == (
+        "_SYSTEMD_UNIT=a.service",
+        "+",
+        "_PID=1",
+        "UNIT=a.service",
+    )
+
+
+def test_a_trace_keeps_the_furthest_stage_and_the_last_lines() -> None:
+    trace = Trace(started=100.0, lines=2)
+    trace.add(100.5, "INFO 12-01 10:00:00 [x.py:1] vLLM API server version 0.16.0")
+    trace.add(
+        102.0, "Loading safetensors checkpoint shards:  50% Completed | 2/4 [00:03<00:03, 1.5s/it]"
+    )
+    trace.add(103.0, "INFO 12-01 10:00:00 [x.py:1] vLLM API server version 0.16.0")
+    assert (trace.stage, trace.percent, trace.seconds_left) == ("loading weights", 50.0, 3.0)
+    trace.serve(105.0)
+    assert trace.stages(105.0) == [
+        {"name": "booting", "at": 0.5, "seconds": 1.5},
+        {"name": "loading weights", "at": 2.0, "seconds": 3.0},
+        {"name": "serving", "at": 5.0, "seconds": 0.0},
+    ]
+    assert len(trace.last_lines()) == 2
+
+
+def test_the_log_alone_does_not_make_it_serve() -> None:
+    trace = Trace(started=0.0, lines=5)
+    trace.add(1.0, 'INFO:     127.0.0.1:1 - "GET /health HTTP/1.1" 200 OK')
+    assert trace.stage is None

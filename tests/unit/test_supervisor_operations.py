@@ -1,0 +1,185 @@
+"""An operation is done once, whoever asks. Systemd's part is a process of our own here."""
+
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from blocks.supervisor.failures import Refusal
+from blocks.supervisor.operations import MOST_TRIES, Operations
+from blocks.supervisor.store import Store
+from tests.integration.polling import until
+
+ROOT = Path(__file__).parents[2]
+RUNNER = """
+import sys, time
+from pathlib import Path
+from blocks.supervisor.failures import Failure
+from blocks.supervisor.operations import Operations
+from blocks.supervisor.store import Store
+
+def work(arguments, work):
+    print("at work", flush=True)
+    work.progress(stage="working")
+    time.sleep(arguments["seconds"])
+    if arguments.get("fail"):
+        raise Failure("broken", "It broke.", "Mend it.", part="wheel")
+    if arguments.get("stumble"):
+        raise KeyError("unforeseen")
+    return {"slept": arguments["seconds"]}
+
+Operations(Store(Path(sys.argv[1])), None).execute(sys.argv[2], {"work": work})
+"""
+
+
+class Processes:
+    """Starts operations as processes."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.started: list[str] = []
+        self.processes: dict[str, subprocess.Popen[bytes]] = {}
+
+    def start(self, operation: str) -> None:
+        self.started.append(operation)
+        command = [sys.executable, "-c", RUNNER, str(self.root), operation]
+        self.processes[operation] = subprocess.Popen(command, cwd=ROOT)
+
+    def running(self, operation: str) -> bool:
+        process = self.processes.get(operation)
+        return process is not None and process.poll() is None
+
+    def forget(self, operation: str) -> None:
+        self.processes.pop(operation).wait()
+
+
+class Desk:
+    """Operations with their launcher."""
+
+    def __init__(self, root: Path) -> None:
+        self.store = Store(root)
+        self.launcher = Processes(root)
+        self.operations = Operations(self.store, self.launcher)
+
+    def ask(self, name: str, wait: float = 20, verb: str = "work", **given: Any) -> dict[str, Any]:
+        request = {"operation": name, "verb": verb, "holder": "h", "environment": "/e"}
+        return self.operations.ensure({**request, "arguments": given, "wait_seconds": wait})
+
+    def events(self) -> list[str]:
+        return [str(line["event"]) for line in self.store.logged()]
+
+
+@pytest.fixture
+def desk(tmp_path: Path) -> Desk:
+    return Desk(tmp_path)
+
+
+def test_a_finished_one_is_answered_from_the_record(desk: Desk) -> None:
+    first = desk.ask("r/a", seconds=0)
+    again = desk.ask("r/a", seconds=0)
+    assert first["result"] == {"slept": 0}
+    assert (first["attached"], again["attached"]) == (False, True)
+    assert {**again, "attached": False} == first
+    assert desk.launcher.started == ["r/a"]
+    assert desk.events() == ["started", "finished"]
+
+
+def test_two_at_once_start_it_once(desk: Desk) -> None:
+    answers: list[dict[str, Any]] = []
+
+    def ask() -> None:
+        answers.append(desk.ask("r/a", seconds=0.3))
+
+    threads = [threading.Thread(target=ask) for _ in range(5)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert desk.launcher.started == ["r/a"]
+    assert [one["state"] for one in answers] == ["succeeded"] * 5
+    assert sorted(one["attached"] for one in answers) == [False, True, True, True, True]
+
+
+def test_it_answers_running_after_the_wait(desk: Desk) -> None:
+    answer = desk.ask("r/a", wait=0.6, seconds=1)
+    assert (answer["state"], answer["result"]) == ("running", None)
+    assert desk.ask("r/a", seconds=1)["state"] == "succeeded"
+
+
+def test_a_failure_is_a_recorded_answer(desk: Desk) -> None:
+    desk.ask("r/a", seconds=0, fail=True)
+    answer = desk.ask("r/a", seconds=0)
+    assert answer["state"] == "failed"
+    assert answer["error"] == {
+        "kind": "broken",
+        "message": "It broke.",
+        "hint": "Mend it.",
+        "part": "wheel",
+    }
+    assert desk.events() == ["started", "failed"]
+
+
+def test_an_unforeseen_error_is_recorded_with_its_traceback_in_the_log(desk: Desk) -> None:
+    answer = desk.ask("r/a", seconds=0, stumble=True)
+    assert answer["error"]["kind"] == "unexpected"
+    assert "KeyError" in (desk.store.operations / "r/a/output.log").read_text()
+
+
+def test_a_killed_one_is_interrupted_and_runs_again(desk: Desk) -> None:
+    desk.ask("r/a", wait=0.5, seconds=0.8)
+    desk.launcher.processes["r/a"].kill()
+    desk.launcher.processes["r/a"].wait()
+    assert [one["state"] for one in desk.operations.under("r")] == ["interrupted"]
+    assert desk.ask("r/a", seconds=0.8)["state"] == "succeeded"
+    assert desk.events() == ["started", "interrupted", "started", "finished"]
+    assert desk.operations.under("r")[0]["tries"] == 2
+
+
+def test_one_killed_under_a_waiting_caller_runs_again(desk: Desk) -> None:
+    answers: list[dict[str, Any]] = []
+    caller = threading.Thread(target=lambda: answers.append(desk.ask("r/a", seconds=1)))
+    caller.start()
+    time.sleep(0.5)
+    desk.launcher.processes["r/a"].kill()
+    caller.join()
+    assert answers[0]["state"] == "succeeded"
+    assert desk.events().count("interrupted") == 1
+
+
+def test_one_that_is_killed_each_time_is_given_up(desk: Desk) -> None:
+    for _ in range(MOST_TRIES):
+        desk.ask("r/a", wait=0, seconds=9)
+        desk.launcher.processes["r/a"].kill()
+        desk.launcher.processes["r/a"].wait()
+    assert desk.ask("r/a", seconds=9)["error"]["kind"] == "interrupted"
+    assert len(desk.launcher.started) == MOST_TRIES
+
+
+def test_one_name_stands_for_one_verb(desk: Desk) -> None:
+    desk.ask("r/a", seconds=0)
+    with pytest.raises(Refusal) as refused:
+        desk.ask("r/a", verb="other")
+    assert refused.value.kind == "other-verb"
+
+
+def test_operations_are_listed_below_a_name_in_order(desk: Desk) -> None:
+    for name in ("r/b", "r/attempt-1/a", "r2/x", "r/attempt-10/a"):
+        desk.ask(name, seconds=0)
+    assert [one["operation"] for one in desk.operations.under("r")] == [
+        "r/b",
+        "r/attempt-1/a",
+        "r/attempt-10/a",
+    ]
+    assert [one["operation"] for one in desk.operations.under("r/attempt-1")] == ["r/attempt-1/a"]
+
+
+def test_what_runs_is_told_with_its_progress(desk: Desk) -> None:
+    desk.ask("r/a", wait=0, seconds=1)
+    progress = until(lambda: desk.operations.running()[0]["progress"], "a progress", 10)
+    assert progress == {"stage": "working"}
+    desk.ask("r/a", seconds=1)
+    assert desk.operations.running() == []
