@@ -16,6 +16,7 @@ from tests.integration.polling import until
 from tests.integration.prefect_api import PrefectApi
 
 REDEPLOY = Path(sys.prefix, "bin", "redeploy")
+_WITH_US = ("setpriv", "--pdeathsig", "INT", "--")  # a killed pytest leaves no server behind
 _UP_SECONDS = 120
 _DOWN_SECONDS = 60
 
@@ -50,7 +51,7 @@ def serving(config: Path, folder: Path) -> Iterator[Serving]:
     """Run `redeploy serve` with a Prefect home of its own while the block runs."""
     port = free_port()
     home, output = folder / "prefect", folder / "serve.log"
-    argv = [str(REDEPLOY), "serve", "--config", str(config), "--port", str(port)]
+    argv = [*_WITH_US, str(REDEPLOY), "serve", "--config", str(config), "--port", str(port)]
     with output.open("wb") as log:
         process = subprocess.Popen(
             argv,
