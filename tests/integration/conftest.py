@@ -1,12 +1,12 @@
 """Real hosts and a real Prefect server, shared by the whole session."""
 
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
 from deployments.sandbox.stories import STORIES
+from tests.integration.in_process import save_blocks
 from tests.integration.prefect_api import PrefectApi
 from tests.integration.scenes import Scene, stage, strike
 from tests.integration.serving import Serving, serving
@@ -73,20 +73,3 @@ def small_host(workshop: Path, server: Serving) -> Iterator[Scene]:
 def prefect(server: Serving) -> PrefectApi:
     """The API of the session's server."""
     return server.api
-
-
-def save_blocks(server: Serving, config: Path) -> None:
-    """Save a configuration's hosts and services in the session's server."""
-    from blocks import config as configuration
-
-    with on_server(server):
-        configuration.save(configuration.load(config))
-
-
-@contextmanager
-def on_server(server: Serving) -> Iterator[None]:
-    """Have Prefect in this process speak to the session's server."""
-    from prefect.settings import PREFECT_API_URL, PREFECT_HOME, temporary_settings
-
-    with temporary_settings({PREFECT_API_URL: f"{server.url}/api", PREFECT_HOME: server.home}):
-        yield

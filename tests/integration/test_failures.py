@@ -1,9 +1,8 @@
 """Every failure that the stand-in can have: the new release fails, the old one serves again."""
 
 import importlib.util
-import time
+import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +10,7 @@ import pytest
 
 from deployments.sandbox import catalog, story
 from tests.integration import on_host
-from tests.integration.conftest import on_server
+from tests.integration.in_process import redeploy
 from tests.integration.prefect_api import FlowRun, PrefectApi
 from tests.integration.scenes import Scene
 from tests.integration.serving import Serving
@@ -27,8 +26,6 @@ def _failures() -> tuple[tuple[str, str], ...]:
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
-    import sys
-
     sys.modules[spec.name] = module
     spec.loader.exec_module(module)
     found: tuple[tuple[str, str], ...] = module.FAILURES
@@ -42,14 +39,6 @@ HANGS = [one for one in WHILE_STARTING if one[0] == "hang"]
 WHILE_SERVING = [one for one in FAILURES if one[1] == "serving"]
 
 
-@dataclass(frozen=True)
-class Ended:
-    """A redeploy that ended, and when it began and ended by the host's clock."""
-
-    run: FlowRun
-    began: float
-
-
 @pytest.fixture
 def small(small_host: Scene) -> Iterator[Scene]:
     """The host as the case before left it, which is: on the old release, serving."""
@@ -60,29 +49,18 @@ def small(small_host: Scene) -> Iterator[Scene]:
     story.clear_failure(small_host.host)
 
 
-def redeploy(server: Serving, scene: Scene, **request: Any) -> Ended:
-    """Run the flow in this process: a process for each of so many runs would take too long."""
-    from flows.redeploy import redeploy as flow
-    from tasks.request import Request
-
-    began = time.time()
-    with on_server(server):
-        state = flow(Request(service=scene.service, **request), return_state=True)
-    return Ended(server.api.flow_run(str(state.state_details.flow_run_id)), began)
-
-
 @pytest.mark.parametrize(("kind", "stage"), DEATHS)
 def test_a_death_is_noticed_and_the_old_release_serves_again(
     server: Serving, small: Scene, kind: str, stage: str
 ) -> None:
     story.set_failure(small.host, kind, stage, version=small.story.nightly.version)
-    ended = redeploy(server, small, benchmark=False)
-    _assert_rolled_back(small, ended)
-    error = _error_of_start(small, ended)
+    run = redeploy(server, service=small.service, benchmark=False)
+    _assert_rolled_back(small, run)
+    error = _error_of_start(small, run)
     assert error["kind"] == ("exited" if kind == "exit0" else "crashed")
     assert error["noticed_after_seconds"] < NOTICED_SECONDS
-    _assert_noticed_by_the_hosts_own_clock(small, ended, error)
-    _assert_last_lines_are_shown(server.api, ended, error)
+    _assert_noticed_by_the_hosts_own_clock(small, run, error)
+    _assert_last_lines_are_shown(server.api, run, error)
 
 
 @pytest.mark.parametrize(("kind", "stage"), HANGS)
@@ -90,14 +68,14 @@ def test_a_hang_ends_at_the_deadline_and_the_old_release_serves_again(
     server: Serving, small: Scene, kind: str, stage: str
 ) -> None:
     story.set_failure(small.host, kind, stage, version=small.story.nightly.version)
-    ended = redeploy(server, small, benchmark=False)
-    _assert_rolled_back(small, ended)
-    error = _error_of_start(small, ended)
+    run = redeploy(server, service=small.service, benchmark=False)
+    _assert_rolled_back(small, run)
+    error = _error_of_start(small, run)
     assert error["kind"] == "hung"
-    launched = on_host.answer(small.host, f"{ended.run.id}/attempt-1/start")["result"]["started"]
-    finished = on_host.answer(small.host, f"{ended.run.id}/attempt-1/wait-healthy")["finished"]
+    launched = on_host.answer(small.host, f"{run.id}/attempt-1/start")["result"]["started"]
+    finished = on_host.answer(small.host, f"{run.id}/attempt-1/wait-healthy")["finished"]
     assert 6 <= finished - launched < 6 + NOTICED_SECONDS
-    _assert_last_lines_are_shown(server.api, ended, error)
+    _assert_last_lines_are_shown(server.api, run, error)
 
 
 @pytest.mark.parametrize(("kind", "stage"), WHILE_SERVING)
@@ -107,50 +85,50 @@ def test_a_failure_right_after_the_start_is_seen_and_the_old_release_serves_agai
     story.set_failure(
         small.host, kind, stage, version=small.story.nightly.version, after_seconds=0.5
     )
-    ended = redeploy(server, small, benchmark=True)
-    _assert_rolled_back(small, ended)
+    run = redeploy(server, service=small.service, benchmark=True)
+    _assert_rolled_back(small, run)
 
 
 def test_without_a_failure_the_same_host_is_redeployed(server: Serving, small: Scene) -> None:
-    ended = redeploy(server, small, benchmark=False)
-    assert ended.run.state.type == "COMPLETED"
+    run = redeploy(server, service=small.service, benchmark=False)
+    assert run.state.type == "COMPLETED"
     installed = on_host.packages(small.host, small.story.environment)
     assert installed["vllm"] == small.story.nightly.version
 
 
-def _assert_rolled_back(scene: Scene, ended: Ended) -> None:
+def _assert_rolled_back(scene: Scene, run: FlowRun) -> None:
     host, old = scene.host, scene.story.old.version
-    assert ended.run.state.type == "FAILED"
-    assert str(ended.run.state.message).startswith(f"Rolled back to {old}; serving.")
+    assert run.state.type == "FAILED"
+    assert str(run.state.message).startswith(f"Rolled back to {old}; serving.")
     assert on_host.packages(host, scene.story.environment)["vllm"] == old
     assert on_host.http(host, f"{scene.url}/version") == {"version": old}
     unit = on_host.unit(host, scene.story.unit)
     assert (unit["ActiveState"], unit["SubState"]) == ("active", "running")
-    record = on_host.record(host, ended.run.id)
+    record = on_host.record(host, run.id)
     assert record["result"] == "rolled back"
-    assert set(on_host.started(host, ended.run.id).values()) == {1}
+    assert set(on_host.started(host, run.id).values()) == {1}
     assert on_host.locks(host) == []
 
 
-def _error_of_start(scene: Scene, ended: Ended) -> dict[str, Any]:
-    answer = on_host.answer(scene.host, f"{ended.run.id}/attempt-1/wait-healthy")
+def _error_of_start(scene: Scene, run: FlowRun) -> dict[str, Any]:
+    answer = on_host.answer(scene.host, f"{run.id}/attempt-1/wait-healthy")
     assert answer["state"] == "failed"
     error: dict[str, Any] = answer["error"]
     return error
 
 
 def _assert_noticed_by_the_hosts_own_clock(
-    scene: Scene, ended: Ended, error: dict[str, Any]
+    scene: Scene, run: FlowRun, error: dict[str, Any]
 ) -> None:
     """Compare systemd's own line about the death with the line in the operation log."""
-    launched = on_host.answer(scene.host, f"{ended.run.id}/attempt-1/start")["result"]
+    launched = on_host.answer(scene.host, f"{run.id}/attempt-1/start")["result"]
     said = [
         entry
         for entry in on_host.journal(scene.host, scene.story.unit, since=launched["started"] - 1)
         if entry.identifier == "systemd" and entry.invocation == launched["invocation"]
     ]
     death = next(entry.time for entry in said if _is_death(entry.message))
-    log = on_host.operations(scene.host, ended.run.id)
+    log = on_host.operations(scene.host, run.id)
     noticed = next(
         line.time
         for line in log
@@ -164,8 +142,8 @@ def _is_death(message: str) -> bool:
     return "Main process exited" in message or "Deactivated successfully" in message
 
 
-def _assert_last_lines_are_shown(api: PrefectApi, ended: Ended, error: dict[str, Any]) -> None:
-    attempt = api.nested(ended.run.id)[0]
+def _assert_last_lines_are_shown(api: PrefectApi, run: FlowRun, error: dict[str, Any]) -> None:
+    attempt = api.nested(run.id)[0]
     pages = {one.key: str(one.data) for one in api.artifacts(attempt.id)}
     page = pages["small-diagnosis"]
     for line in error["last_lines"]:

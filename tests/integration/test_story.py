@@ -8,8 +8,10 @@ import pytest
 
 from deployments.sandbox import layout, ssh
 from tests.integration import on_host
+from tests.integration.in_process import redeploy
 from tests.integration.prefect_api import FlowRun, PrefectApi
 from tests.integration.scenes import Scene
+from tests.integration.serving import Serving
 
 pytestmark = [pytest.mark.host, pytest.mark.timeout(180)]
 
@@ -199,10 +201,10 @@ def test_a_skew_is_refused_before_the_service_is_touched(kimi: Scene, prefect: P
     ],
 )
 def test_what_is_not_there_is_refused_with_a_sentence(
-    kimi_host: Scene, prefect: PrefectApi, wish: dict[str, str], sentence: str
+    kimi_host: Scene, server: Serving, wish: dict[str, str], sentence: str
 ) -> None:
     before = on_host.unit(kimi_host.host, kimi_host.story.unit)
-    run = prefect.wait(prefect.start(service=kimi_host.service, **wish).id)
+    run = redeploy(server, service=kimi_host.service, **wish)
     assert run.state.type == "FAILED"
     assert sentence in str(run.state.message)
     _assert_untouched(kimi_host, before, run)
