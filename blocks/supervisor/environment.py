@@ -7,6 +7,7 @@ import json
 import os
 import pwd
 import re
+import shutil
 import stat
 from collections.abc import Iterator
 from pathlib import Path
@@ -80,6 +81,18 @@ def give_to(owner: Owner, path: Path) -> int:
                     os.chown(name, owner.uid, owner.gid, dir_fd=descriptor, follow_symlinks=False)
                     given += 1
     return given
+
+
+def forget_byte_code(path: Path) -> None:
+    """Remove the compiled code of an environment; no RECORD vouches for it.
+
+    Python takes it for that of any source file of the same size and second, and it would run
+    whatever was once compiled into it, however clean the sources are.
+    """
+    for parent, folders, _ in os.walk(path):
+        if "__pycache__" in folders:
+            folders.remove("__pycache__")
+            shutil.rmtree(os.path.join(parent, "__pycache__"), ignore_errors=True)  # noqa: PTH118
 
 
 def site_packages(path: Path) -> list[Path]:

@@ -77,6 +77,7 @@ def stage(arguments: dict[str, Any], work: Work) -> dict[str, Any]:
         copy = commands.copy_tree(os.fspath(path), os.fspath(sibling))
         ended = processes.stream(copy, timeout=_COPY_SECONDS)
         _check(ended, "stage-failed", f"{path} could not be copied")
+        environment.forget_byte_code(sibling)
         given = environment.give_to(owner, sibling)
         work.progress(stage="installing")
         inside = commands.bound(os.fspath(sibling), os.fspath(path), uv.as_owner(owner, command))

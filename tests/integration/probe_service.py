@@ -1,0 +1,55 @@
+"""A small service for the supervisor's tests: it starts in stages, then does as its mode says.
+
+Run on the host by its own Python; it is no vLLM and does not pretend to be more than its lines.
+"""
+
+import os
+import signal
+import socket
+import socketserver
+import sys
+import time
+
+MODE = sys.argv[1]
+PORT = 8123
+
+
+class Healthy(socketserver.BaseRequestHandler):
+    """Answers every request with 200."""
+
+    def handle(self) -> None:
+        self.request.recv(4096)
+        self.request.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
+
+
+class Server(socketserver.ThreadingTCPServer):
+    """Listens on one address."""
+
+    allow_reuse_address = True
+    address_family = socket.AF_INET6 if MODE == "serve-v6" else socket.AF_INET
+
+
+def say(line: str) -> None:
+    """Print a line, at once."""
+    print(line, flush=True)
+
+
+say("INFO 12-01 14:00:00 [api_server.py:1272] vLLM API server version 0.16.0")
+ENGINE = "INFO 12-01 14:00:01 [core.py:96] Initializing a V1 LLM engine (v0.16.0)"
+say(f"\x1b[36m(EngineCore_DP0 pid=9)\x1b[0m {ENGINE}")
+for shard in range(1, 5):
+    bar = f"{shard * 25}% Completed | {shard}/4 [00:0{shard}<00:0{4 - shard},  1.00s/it]"
+    say(f"\rLoading safetensors checkpoint shards:  {bar}")
+    time.sleep(0.15)
+say("going down" if MODE in ("crash", "kill", "exit-0") else "going on")
+if MODE == "crash":
+    sys.exit(1)
+if MODE == "kill":
+    os.kill(os.getpid(), signal.SIGKILL)
+if MODE == "exit-0":
+    sys.exit(0)
+if MODE == "hang":
+    time.sleep(10_000)
+if MODE == "deaf":
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+Server(("::1" if MODE == "serve-v6" else "127.0.0.1", PORT), Healthy).serve_forever()

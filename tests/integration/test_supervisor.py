@@ -1,0 +1,489 @@
+"""The supervisor on a real host: what it starts survives callers, links, kills and reboots."""
+
+import json
+import shutil
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from blocks.errors import (
+    AuthenticationRefused,
+    CommandFailed,
+    HostError,
+    HostKeyRejected,
+    HostUnreachable,
+    Refused,
+)
+from blocks.host import Host
+from blocks.supervisor.launcher import unit_of
+from blocks.supervisor_client import PATH, Outcome, Supervisor
+from deployments.sandbox import hosts
+from tests.integration.nvml_stub import (
+    CONFIGURATION,
+    LIBRARY,
+    StubGpu,
+    StubProcess,
+    build_stub,
+    configuration,
+)
+from tests.integration.polling import until
+from tests.wheels import wheel
+
+pytestmark = pytest.mark.host
+
+NAME = "sup"
+ROOT = Path(__file__).parents[2]
+UNIT = "probe.service"
+PROBE = Path(__file__).with_name("probe_service.py")
+ENVIRONMENT = "/opt/vllm/probe"
+WHEELS = "/opt/vllm/wheels"
+INDEX = "http://127.0.0.1:8900/simple"
+MUTE_INDEX = """
+import socketserver, time
+class Mute(socketserver.BaseRequestHandler):
+    def handle(self):
+        time.sleep(1000)
+socketserver.ThreadingTCPServer.allow_reuse_address = True
+socketserver.ThreadingTCPServer(("127.0.0.1", 8900), Mute).serve_forever()
+"""
+SPEAKING_INDEX = """
+import http.server, socketserver
+socketserver.ThreadingTCPServer.allow_reuse_address = True
+handler = http.server.SimpleHTTPRequestHandler
+socketserver.ThreadingTCPServer(("127.0.0.1", 8900), handler).serve_forever()
+"""
+UNIT_FILE = """[Unit]
+StartLimitIntervalSec=0
+[Service]
+ExecStart=/usr/bin/python3 /opt/probe.py {mode}
+Restart={restart}
+RestartSec={pause}
+"""
+
+
+class Bench:
+    """A host, its supervisor, and a redeploy's worth of operations on it."""
+
+    def __init__(self, host: Host) -> None:
+        self.host = host
+        self.supervisor = Supervisor(host)
+        self.id = ""
+
+    def begin(self, id_: str) -> None:
+        self.id = id_
+        lock = {"environment": ENVIRONMENT, "holder": id_, "who": "test", "why": "test"}
+        self.supervisor.call("lock", {**lock, "lease_seconds": 60})
+
+    def end(self) -> None:
+        self.do("end", "stop", unit=UNIT, timeout_seconds=30)
+        self.supervisor.call("unlock", {"environment": ENVIRONMENT, "holder": self.id})
+
+    def do(self, name: str, verb: str, **arguments: Any) -> Outcome:
+        operation = f"{self.id}/{name}"
+        return self.supervisor.ensure(
+            operation, verb, arguments, holder=self.id, environment=ENVIRONMENT
+        )
+
+    def launch(self, mode: str, restart: str = "no", pause: str = "100ms") -> dict[str, Any]:
+        text = UNIT_FILE.format(mode=mode, restart=restart, pause=pause)
+        self.host.put(text.encode(), f"/etc/systemd/system/{UNIT}")
+        return self.do("start", "start", unit=UNIT).result or {}
+
+    def watch(self, launched: dict[str, Any], name: str = "watch", deadline: float = 8) -> Outcome:
+        return self.do(name, "watch", **self.watching(launched, deadline))
+
+    def watching(self, launched: dict[str, Any], deadline: float) -> dict[str, Any]:
+        start = {key: launched[key] for key in ("invocation", "started")}
+        return {"unit": UNIT, **start, "port": 8123, "deadline_seconds": deadline, "lines": 20}
+
+    def shell(self, script: str) -> str:
+        return self.host.run(["sh", "-c", script]).check().stdout.strip()
+
+    def log(self) -> list[dict[str, Any]]:
+        lines = self.shell("cat /var/lib/vllm-redeploy/operations.jsonl").splitlines()
+        return [one for one in map(json.loads, lines) if one["holder"] == self.id]
+
+    def events(self, name: str) -> list[str]:
+        return [one["event"] for one in self.log() if one["operation"] == f"{self.id}/{name}"]
+
+    def kill(self, name: str) -> None:
+        unit = unit_of(f"{self.id}/{name}")
+        self.host.run(["systemctl", "kill", "--signal=KILL", unit]).check()
+
+
+@pytest.fixture(scope="module")
+def host() -> Iterator[Host]:
+    hosts.remove(NAME)
+    up = hosts.up(NAME)
+    block = Host(address=up.address, key_file=str(up.key_file), known_hosts=str(up.known_hosts))
+    block.put(PROBE.read_bytes(), "/opt/probe.py")
+    Supervisor(block).install()
+    yield block
+    block.close()
+    hosts.remove(NAME)
+
+
+@pytest.fixture
+def bench(host: Host, request: pytest.FixtureRequest) -> Iterator[Bench]:
+    made = Bench(host)
+    name = "".join(c if c.isalnum() else "-" for c in request.node.name.lower())
+    made.begin(f"{name[:60].strip('-')}-{time.time_ns()}")
+    yield made
+    made.end()
+
+
+def patient(host: Host, **more: Any) -> Host:
+    return Host(**{**host.model_dump(), **more})
+
+
+def test_it_is_put_there_once(host: Host) -> None:
+    supervisor = Supervisor(host)
+    before = host.run(["stat", "-c", "%i %a %U", PATH]).stdout
+    version = supervisor.install()
+    assert host.run(["stat", "-c", "%i %a %U", PATH]).stdout == before
+    assert before.split()[1:] == ["755", "root"]
+    host.put(b"#!/bin/sh\necho '{}'\n", PATH, 0o755)
+    assert supervisor.install() == version
+    assert supervisor.call("version", {})["version"] == version
+    assert host.run(["sh", "-c", f"ls {PATH}*"]).stdout.split() == [PATH]
+
+
+def test_arguments_reach_the_program_as_they_are(host: Host) -> None:
+    odd = ["a b", "$HOME", ";reboot", "'", '"', "`id`", "\n", "*", ""]
+    code = "import json, sys; print(json.dumps(sys.argv[1:]))"
+    assert json.loads(host.run(["python3", "-c", code, *odd]).check().stdout) == odd
+    assert host.run(["cat"], input="é" * 200_000).stdout == "é" * 200_000
+
+
+def test_exits_signals_and_time_outs_are_told_apart(host: Host) -> None:
+    assert host.run(["sh", "-c", "echo out; echo err >&2; exit 3"]).exit == 3
+    assert host.run(["sh", "-c", "kill -9 $$"]).exit == -1
+    began = time.monotonic()
+    with pytest.raises(CommandFailed, match="had not ended after 1 s"):
+        host.run(["sleep", "20"], timeout=1)
+    assert time.monotonic() - began < 5
+
+
+@pytest.mark.parametrize(
+    ("changes", "kind"),
+    [
+        ({"known_hosts": "/dev/null"}, HostKeyRejected),
+        ({"user": "nobody"}, AuthenticationRefused),
+        ({"port": 2222}, HostUnreachable),
+    ],
+)
+def test_a_closed_door_says_why(host: Host, changes: dict[str, Any], kind: type[HostError]) -> None:
+    with pytest.raises(kind):
+        patient(host, link_patience_seconds=0, **changes).run(["true"])
+
+
+def test_a_changed_host_key_is_refused(host: Host, tmp_path: Path) -> None:
+    key = tmp_path / "key"
+    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", key], check=True)
+    kind, public = key.with_suffix(".pub").read_text().split()[:2]
+    (tmp_path / "known").write_text(f"{host.address} {kind} {public}\n")
+    with pytest.raises(HostKeyRejected):
+        patient(host, known_hosts=str(tmp_path / "known")).run(["true"])
+
+
+def test_a_start_is_followed_until_it_serves(bench: Bench) -> None:
+    outcome = bench.watch(bench.launch("serve"))
+    assert outcome.succeeded, outcome.error
+    stages = [one["name"] for one in (outcome.result or {})["stages"]]
+    assert stages[:3] == ["booting", "engine", "loading weights"]
+    assert stages[-1] == "serving"
+    with bench.host.tunnel(8123) as port:
+        assert port != 8123
+
+
+def test_a_listener_on_another_address_is_found(bench: Bench) -> None:
+    assert bench.watch(bench.launch("serve-v6")).succeeded
+
+
+@pytest.mark.parametrize(
+    ("mode", "restart", "pause", "kind"),
+    [
+        ("crash", "no", "1s", "crashed"),
+        ("crash", "always", "20ms", "crashed"),
+        ("crash", "always", "30s", "crashed"),
+        ("kill", "always", "20ms", "crashed"),
+        ("exit-0", "no", "1s", "exited"),
+        ("exit-0", "always", "20ms", "exited"),
+        ("exit-0", "always", "30s", "exited"),
+    ],
+)
+def test_every_death_is_noticed_within_a_second(
+    bench: Bench, mode: str, restart: str, pause: str, kind: str
+) -> None:
+    error = bench.watch(bench.launch(mode, restart, pause)).error or {}
+    assert error["kind"] == kind
+    assert error["noticed_after_seconds"] < 1
+    assert error["last_stage"] == "loading weights"
+    assert any("going down" in line for line in error["last_lines"])
+
+
+def test_a_hang_ends_at_the_deadline_and_the_service_is_left_alone(bench: Bench) -> None:
+    error = bench.watch(bench.launch("hang"), deadline=3).error or {}
+    assert error["kind"] == "hung"
+    assert bench.shell(f"systemctl is-active {UNIT}") == "active"
+
+
+def test_another_process_on_the_port_is_not_taken_for_the_service(bench: Bench) -> None:
+    squatter = "squatter.service"
+    run = ("systemd-run", "--quiet", f"--unit={squatter}")
+    bench.host.run([*run, "python3", "/opt/probe.py", "serve"]).check()
+    until(lambda: bench.host.run(["sh", "-c", "ss -ltn | grep :8123"]).exit == 0, "a squatter", 20)
+    try:
+        error = bench.watch(bench.launch("hang"), deadline=3).error or {}
+    finally:
+        bench.host.run(["systemctl", "stop", squatter])
+    assert error["kind"] == "hung"
+    assert "port 8123 is held by another process" in error["message"]
+
+
+def test_an_unknown_unit_fails_with_its_load_state(bench: Bench) -> None:
+    for name, verb in (("a", "start"), ("b", "stop")):
+        more = {"timeout_seconds": 1} if verb == "stop" else {}
+        error = bench.do(name, verb, unit="nowhere.service", **more).error or {}
+        assert error["kind"] == "no-such-unit"
+        assert "LoadState=not-found" in error["message"]
+
+
+def test_a_stop_that_takes_too_long_says_so(bench: Bench) -> None:
+    bench.watch(bench.launch("deaf"))
+    error = bench.do("stop", "stop", unit=UNIT, timeout_seconds=1).error or {}
+    assert error["kind"] == "still-running"
+    bench.shell(f"systemctl kill --signal=KILL {UNIT}")
+
+
+def test_a_killed_caller_is_followed_by_another_that_attaches(bench: Bench) -> None:
+    asked = bench.watching(bench.launch("hang"), 6)
+    caller = _caller(bench, "watch", asked)
+    until(lambda: bench.events("watch") == ["started"], "the start of the operation", 30)
+    caller.kill()
+    caller.wait()
+    outcome = bench.do("watch", "watch", **asked)
+    assert (outcome.attached, (outcome.error or {})["kind"]) == (True, "hung")
+    assert bench.events("watch") == ["started", "failed"]
+
+
+def test_a_killed_operation_is_interrupted_and_runs_again(bench: Bench) -> None:
+    asked = bench.watching(bench.launch("hang"), 6)
+    outcomes: list[Outcome] = []
+    callers = [
+        threading.Thread(target=lambda: outcomes.append(bench.do("watch", "watch", **asked)))
+        for _ in range(3)
+    ]
+    for caller in callers:
+        caller.start()
+    until(lambda: bench.events("watch") == ["started"], "the start of the operation", 10)
+    bench.kill("watch")
+    for caller in callers:
+        caller.join()
+    assert bench.events("watch") == ["started", "interrupted", "started", "failed"]
+    assert [(one.error or {})["kind"] for one in outcomes] == ["hung"] * 3
+
+
+def test_a_cut_link_does_not_end_an_operation(bench: Bench) -> None:
+    asked = bench.watching(bench.launch("hang"), 30)
+    outcomes: list[Outcome] = []
+    caller = threading.Thread(target=lambda: outcomes.append(bench.do("watch", "watch", **asked)))
+    caller.start()
+    until(lambda: bench.events("watch") == ["started"], "the start of the operation", 10)
+    hosts.cut(NAME)
+    time.sleep(20)
+    hosts.heal(NAME)
+    caller.join()
+    assert (outcomes[0].error or {})["kind"] == "hung"
+    assert bench.events("watch") == ["started", "failed"]
+
+
+def test_on_a_cut_link_nothing_waits_for_ever(host: Host) -> None:
+    impatient = patient(host, link_patience_seconds=0)
+    impatient.run(["true"])
+    cutting = threading.Timer(1, hosts.cut, [NAME])
+    cutting.start()
+    began = time.monotonic()
+    try:
+        with pytest.raises(HostUnreachable) as lost:
+            impatient.run(["sleep", "100"], timeout=200)
+        assert lost.value.sent
+        with pytest.raises(HostUnreachable):
+            impatient.run(["true"])
+    finally:
+        hosts.heal(NAME)
+    assert time.monotonic() - began < 60
+    assert host.run(["true"]).exit == 0
+
+
+def test_a_reboot_interrupts_an_operation_and_the_next_caller_has_it_done(bench: Bench) -> None:
+    asked = bench.watching(bench.launch("hang"), 60)
+    caller = _caller(bench, "watch", asked)
+    until(lambda: bench.events("watch") == ["started"], "the start of the operation", 30)
+    caller.kill()
+    caller.wait()
+    hosts.reboot(NAME)
+    assert bench.supervisor.call("status", {})["running"] == []
+    listed = bench.supervisor.call("operations", {"prefix": bench.id})["operations"]
+    assert [one["state"] for one in listed] == ["succeeded", "interrupted"]
+    assert not bench.do("watch", "watch", **asked).succeeded
+    assert bench.events("watch") == ["started", "interrupted", "started", "failed"]
+
+
+def test_sudo_has_to_allow_the_supervisor_and_nothing_else(host: Host) -> None:
+    rule = f"caller ALL=(root) NOPASSWD: {PATH}\n"
+    host.put(rule.encode(), "/etc/sudoers.d/caller", 0o440)
+    host.run(["useradd", "--create-home", "caller"]).check()
+    host.run(["cp", "-r", "/root/.ssh", "/home/caller/"]).check()
+    host.run(["chown", "-R", "caller:", "/home/caller/.ssh"]).check()
+    caller = Supervisor(patient(host, user="caller", sudo=True))
+    assert caller.install() == caller.call("version", {})["version"]
+    with pytest.raises(Refused) as refused:
+        Supervisor(patient(host, user="caller")).call("status", {})
+    assert refused.value.kind == "not-root"
+    with pytest.raises(CommandFailed, match="sudo"):
+        caller.host.put(b"", PATH)
+
+
+def test_only_the_holder_of_the_lock_may_act(bench: Bench) -> None:
+    stop = {"unit": UNIT, "timeout_seconds": 1}
+    with pytest.raises(Refused) as refused:
+        bench.supervisor.ensure("other/stop", "stop", stop, holder="other", environment=ENVIRONMENT)
+    assert (refused.value.kind, refused.value.fields["holder"]) == ("locked", bench.id)
+
+
+@pytest.mark.skipif(shutil.which("gcc") is None, reason="gcc is not installed")
+def test_a_start_waits_for_this_services_gpus(bench: Bench, tmp_path: Path) -> None:
+    library = f"/usr/lib/{LIBRARY}"
+    bench.host.put(build_stub(tmp_path).read_bytes(), library)
+
+    def hold(used: int) -> None:
+        gpu = StubGpu("GPU-1", "NVIDIA H200", 10**11, used, (StubProcess(1, used),))
+        bench.host.put(configuration([gpu, gpu]).encode(), CONFIGURATION)
+
+    asked = {"unit": UNIT, "baseline": {"1": 10**6}, "tolerance_bytes": 10**6}
+    try:
+        bench.launch("serve")
+        hold(10**10)
+        busy = bench.do("busy", "start", gpu_wait_seconds=1, **asked).error or {}
+        releasing = threading.Timer(3, hold, [0])
+        releasing.start()
+        started = bench.do("free", "start", gpu_wait_seconds=60, **asked)
+        releasing.join()
+    finally:
+        bench.host.run(["rm", "-f", library, CONFIGURATION])
+    assert (busy["kind"], busy["pids"]) == ("gpus-busy", [1])
+    assert started.succeeded, started.error
+    assert (started.result or {})["gpus_waited_seconds"] > 1
+
+
+@pytest.fixture
+def environment(bench: Bench, tmp_path: Path) -> Iterator[Callable[[str], str]]:
+    """An environment of user `keeper`, served by a service that runs as root."""
+    bench.shell(
+        f"rm -rf {ENVIRONMENT}* {WHEELS}; mkdir -p {WHEELS}; id keeper || useradd -m keeper"
+    )
+    for version in ("1.0", "2.0"):
+        files = {"model.py": f"version = {version!r}\n", "data.bin": version * 1_000_000}
+        made = wheel(tmp_path, "model", version, files)
+        bench.host.put(made.read_bytes(), f"{WHEELS}/{made.name}")
+    bench.shell(f"install -d -o keeper {ENVIRONMENT}")
+    uv = "runuser -u keeper -- env HOME=/home/keeper uv"
+    bench.shell(f"cd /; {uv} venv -q --offline {ENVIRONMENT}")
+    install = f"{uv} pip install -q --no-index --find-links {WHEELS} --python"
+    bench.shell(f"cd /; {install} {ENVIRONMENT}/bin/python model==1.0")
+    bench.shell(f"cd /; {ENVIRONMENT}/bin/python -c 'import model'")
+    yield lambda path: bench.shell(
+        f"cd /; {path}/bin/python -B -c 'import model as m; print(m.version)'"
+    )
+    bench.shell(f"rm -rf {ENVIRONMENT}* {WHEELS}")
+
+
+def test_an_environment_is_staged_verified_switched_and_switched_back(
+    bench: Bench, environment: Callable[[str], str]
+) -> None:
+    wheel_url = f"file://{WHEELS}/model-2.0-py3-none-any.whl"
+    lock = f"model @ {wheel_url} --hash=sha256:{_sha256(bench, '2.0')}"
+    staged = bench.do("stage", "stage", environment=ENVIRONMENT, release="r1", lock=lock)
+    assert staged.succeeded, staged.error
+    sibling, kept = f"{ENVIRONMENT}.r1", f"{ENVIRONMENT}.previous-r1"
+    assert (staged.result or {})["sibling"] == sibling
+    assert environment(ENVIRONMENT) == "1.0"
+    look = {"environment": ENVIRONMENT, "look_at": sibling, "imports": ["model"]}
+    verified = bench.do("verify", "verify", locked={"model": "2.0"}, **look)
+    assert verified.succeeded, verified.error
+    moved = {"environment": ENVIRONMENT, "sibling": sibling, "previous": kept}
+    assert (bench.do("switch", "switch", **moved).result or {})["how"] == "exchange"
+    assert environment(ENVIRONMENT) == "2.0"
+    back = {"environment": ENVIRONMENT, "sibling": kept, "previous": f"{ENVIRONMENT}.rejected"}
+    assert bench.do("back", "switch", **back).succeeded
+    assert environment(ENVIRONMENT) == "1.0"
+
+
+def test_a_wrong_hash_stages_nothing(bench: Bench, environment: Callable[[str], str]) -> None:
+    lock = f"model @ file://{WHEELS}/model-2.0-py3-none-any.whl --hash=sha256:{'0' * 64}"
+    error = bench.do("stage", "stage", environment=ENVIRONMENT, release="r1", lock=lock).error or {}
+    assert error["kind"] == "stage-failed"
+    assert bench.shell(f"ls -d {ENVIRONMENT}*") == ENVIRONMENT
+    assert environment(ENVIRONMENT) == "1.0"
+
+
+def test_what_an_interrupted_staging_left_is_replaced(
+    bench: Bench, environment: Callable[[str], str]
+) -> None:
+    lock = f"model==2.0 --hash=sha256:{_sha256(bench, '2.0')}"
+    asked = {"environment": ENVIRONMENT, "release": "r1", "lock": lock, "indexes": [INDEX]}
+    bench.shell(f"mkdir -p {WHEELS}/simple/model; ln {WHEELS}/*.whl {WHEELS}/simple/model")
+    serve = ("systemd-run", "--quiet", "--unit=index", f"--working-directory={WHEELS}", "python3")
+    bench.host.run([*serve, "-c", MUTE_INDEX]).check()
+    caller = _caller(bench, "stage", asked)
+    staging = f"ls -d {ENVIRONMENT}.r1/bin && pgrep -x uv"
+    until(lambda: bench.host.run(["sh", "-c", staging]).exit == 0, "uv at work", 30)
+    bench.shell(f"touch {ENVIRONMENT}.r1/left-over; systemctl stop index")
+    bench.kill("stage")
+    bench.host.run([*serve, "-c", SPEAKING_INDEX]).check()
+    try:
+        assert caller.wait(60) == 0
+    finally:
+        bench.shell("systemctl stop index")
+    assert bench.events("stage") == ["started", "interrupted", "started", "finished"]
+    assert environment(f"{ENVIRONMENT}.r1") == "2.0"
+    assert bench.host.run(["ls", f"{ENVIRONMENT}.r1/left-over"]).exit != 0
+
+
+def test_a_sibling_that_is_not_ours_is_left_alone(
+    bench: Bench, environment: Callable[[str], str]
+) -> None:
+    bench.shell(f"mkdir {ENVIRONMENT}.r1; touch {ENVIRONMENT}.r1/precious")
+    error = bench.do("stage", "stage", environment=ENVIRONMENT, release="r1", lock="").error or {}
+    assert error["kind"] == "sibling-exists"
+    assert bench.shell(f"ls {ENVIRONMENT}.r1") == "precious"
+    assert environment(ENVIRONMENT) == "1.0"
+
+
+def _sha256(bench: Bench, version: str) -> str:
+    return bench.shell(f"sha256sum {WHEELS}/model-{version}-py3-none-any.whl").split()[0]
+
+
+def _caller(bench: Bench, name: str, arguments: dict[str, Any]) -> "subprocess.Popen[bytes]":
+    """Start another process that asks for an operation and waits for it."""
+    code = (
+        "import json, sys; from blocks.host import Host;"
+        "from blocks.supervisor_client import Supervisor; given = json.loads(sys.argv[1]);"
+        "Supervisor(Host(**given.pop('host'))).ensure(**given)"
+    )
+    given = {
+        "host": bench.host.model_dump(mode="json"),
+        "operation": f"{bench.id}/{name}",
+        "verb": "stage" if name == "stage" else "watch",
+        "arguments": arguments,
+        "holder": bench.id,
+        "environment": ENVIRONMENT,
+    }
+    return subprocess.Popen([sys.executable, "-c", code, json.dumps(given)], cwd=ROOT)
