@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from blocks.supervisor import environment, gpus, patience, units, uv
+from blocks.supervisor.secrets import redacted_argv
 from blocks.supervisor.work import Work
 
 _MODEL_SECONDS = 10
@@ -51,7 +52,7 @@ def process(pid: int | None) -> dict[str, Any] | None:
         raw = Path(f"/proc/{pid}/cmdline").read_bytes()
         argv = [part.decode("utf-8", "replace") for part in raw.split(b"\x00")[:-1]]
         executable = os.fspath(Path(f"/proc/{pid}/exe").readlink())
-        return {"pid": pid, "argv": argv, "executable": executable}
+        return {"pid": pid, "argv": redacted_argv(argv), "executable": executable}
     return None
 
 

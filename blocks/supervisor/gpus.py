@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, Callable
 
 from blocks.supervisor import cgroups, patience
+from blocks.supervisor.secrets import redacted_argv
 
 _SECONDS = 30
 _NONE_THERE = ("NVML_ERROR_LIBRARY_NOT_FOUND", "NVML_ERROR_DRIVER_NOT_LOADED")
@@ -73,5 +74,6 @@ def _words(pynvml: Any, error: Any) -> str:
 def _command(pid: int) -> str | None:
     with contextlib.suppress(OSError):
         raw = Path(f"/proc/{pid}/cmdline").read_bytes()[:500]
-        return raw.replace(b"\x00", b" ").decode("utf-8", "replace").strip() or None
+        words = raw.decode("utf-8", "replace").rstrip("\x00").split("\x00")
+        return " ".join(redacted_argv(words)) or None
     return None

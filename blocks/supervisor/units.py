@@ -10,6 +10,7 @@ from typing import Any
 
 from blocks.supervisor import commands, processes
 from blocks.supervisor.failures import Failure
+from blocks.supervisor.secrets import redacted, redacted_argv
 
 _PROPERTIES = (
     "LoadState",
@@ -106,8 +107,8 @@ def exec_start(unit: str) -> list[list[str]]:
     """Return the argument vectors of a unit's ExecStart=; none when they cannot be told."""
     ended = processes.run(commands.service_property(unit, "ExecStart"))
     try:
-        return [list(command[1]) for command in json.loads(ended.output)["data"]]
-    except (ValueError, KeyError, IndexError, TypeError):
+        return [redacted_argv(command[1]) for command in json.loads(ended.output)["data"]]
+    except (ValueError, KeyError, IndexError, TypeError, AttributeError):
         return []
 
 
@@ -118,7 +119,7 @@ def exists(unit: str) -> bool:
 
 def _text(path: str) -> str:
     try:
-        return Path(path).read_bytes()[:_LARGEST_FILE].decode("utf-8", "replace")
+        return redacted(Path(path).read_bytes()[:_LARGEST_FILE].decode("utf-8", "replace"))
     except OSError as error:
         return f"(could not be read: {error})"
 
