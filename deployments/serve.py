@@ -1,12 +1,12 @@
 """`redeploy serve`: Prefect's server on SQLite, its UI, and our deployments, in one process."""
 
+import contextvars
 import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-import httpx
 import uvicorn
 from prefect import serve as serve_deployments
 from prefect.server.api.server import create_app
@@ -51,27 +51,25 @@ def _server(host: str, port: int, url: str) -> Iterator[None]:
     server = uvicorn.Server(
         uvicorn.Config(create_app(), host=host, port=port, log_level="warning", lifespan="on")
     )
-    thread = threading.Thread(target=server.run, name="prefect-server", daemon=True)
+    # A thread begins without this context, in which the settings above are.
+    settings = contextvars.copy_context()
+    thread = threading.Thread(target=settings.run, args=(server.run,), daemon=True)
     thread.start()
     try:
-        _wait(url, thread)
+        _wait(server, thread, url)
         yield
     finally:
         server.should_exit = True
         thread.join(timeout=30)
 
 
-def _wait(url: str, thread: threading.Thread) -> None:
+def _wait(server: uvicorn.Server, thread: threading.Thread, url: str) -> None:
+    """Wait until our own server listens; another one on that port would answer as well."""
     deadline = time.monotonic() + _START_SECONDS
-    while time.monotonic() < deadline:
-        if not thread.is_alive():
-            break
-        try:
-            if httpx.get(f"{url}/api/health", timeout=2).status_code == httpx.codes.OK:
-                return
-        except httpx.TransportError:
-            pass
-        time.sleep(0.2)
-    raise ConfigurationError(
-        f"Prefect's server does not answer on {url}.", hint="Is the port in use? Try --port."
-    )
+    while not server.started:
+        if not thread.is_alive() or time.monotonic() > deadline:
+            raise ConfigurationError(
+                f"Prefect's server does not start on {url}.",
+                hint="Is the port in use? Try another --port.",
+            )
+        time.sleep(0.1)
