@@ -14,6 +14,7 @@ PATH = "/usr/local/sbin/redeploy-supervisor"
 """Where the supervisor lies on a host."""
 
 REFUSED_EXIT = 2
+_NOT_FOUND_EXIT = 127
 _CALL_SECONDS = 60.0
 _FIRST_WAIT_SECONDS = 1.0
 _LONGEST_WAIT_SECONDS = 20.0
@@ -84,6 +85,10 @@ class Supervisor:
         answer = _object(ran.stdout)
         if ran.exit == REFUSED_EXIT and answer is not None and "error" in answer:
             raise _refusal(answer["error"])
+        if ran.exit != 0 and answer is not None and "error" in answer:
+            raise CommandFailed(str(answer["error"]["message"]), str(answer["error"]["hint"]))
+        if ran.exit == _NOT_FOUND_EXIT:
+            raise CommandFailed(f"There is no supervisor at {PATH}.", "Put it there: install().")
         if ran.exit != 0 or answer is None:
             ran.check()
             raise CommandFailed(
