@@ -1,0 +1,182 @@
+"""Is a start moving, slow or stalled? Judged by what its processes do, not by its log alone.
+
+Python 3.9 and the standard library only: the supervisor carries this file to the host.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from tasks.startup.progress import spell
+
+FLOOR_SECONDS = 300.0
+"""No quiet shorter than this is worth a word, whatever earlier starts took."""
+
+_CPU_CORES = 0.1
+_BYTES_A_SECOND = 100_000.0
+_GPU_BYTES = 8 << 20
+
+
+class Sample(NamedTuple):
+    """What was measured of the unit's processes at one time; None: it cannot be measured here.
+
+    Attributes:
+        time: seconds on any steady clock.
+        lines: lines logged so far that say something new (`Progress.news`).
+        gpu_bytes: GPU memory held now, over all its GPUs.
+        cpu_seconds: CPU time used so far.
+        disk_bytes: bytes read and written so far.
+        net_bytes: bytes received and sent so far.
+    """
+
+    time: float
+    lines: int | None = None
+    gpu_bytes: int | None = None
+    cpu_seconds: float | None = None
+    disk_bytes: int | None = None
+    net_bytes: int | None = None
+
+
+class Judgement(NamedTuple):
+    """How it goes: "moving", "slow", "stalled" or "unknown"; since when it is quiet; why."""
+
+    kind: str
+    quiet_seconds: float
+    why: str
+
+
+def judge(
+    samples: Sequence[Sample],
+    stage: str,
+    longest_ever: float | None,
+    floor: float = FLOOR_SECONDS,
+) -> Judgement:
+    """Judge a start by its samples, oldest first.
+
+    - "moving": something has moved within the patience, or the quiet is no longer than that.
+      The patience is the longest that this stage ever took, and at least the floor.
+    - "stalled": log, GPU memory, CPU, disk and network have all been quiet for longer than the
+      patience, and earlier starts tell how long this stage takes. Only this may be acted on.
+    - "slow": as quiet, but on a first start there is nothing to compare with; so it is reported
+      and waited for until its deadline, never called stalled.
+    - "slow" also for a process that *spins*: for longer than the patience it has used CPU and
+      moved nothing else. It is not "moving", because NCCL's and the message queue's waiting
+      loops burn a whole core each for ever in a deadlock. It is not "stalled" either, because
+      a cold compile of a new version is CPU alone too, and may well take longer than all the
+      warm ones on record: stopping it would throw the compile away and the next start would
+      begin the same one again. A person is told that it spins and for how long; only the
+      stage's deadline ends it.
+    - "unknown": there is nothing to compare yet, or the CPU cannot be looked at and all the rest
+      is quiet: a process that cannot be seen is not called dead.
+    """
+    if len(samples) < 2:
+        return Judgement("unknown", 0.0, "There is no second sample to compare with yet.")
+    moves = {name: _last_move(samples, name) for name in Sample._fields[1:]}
+    seen = {name: at for name, at in moves.items() if at is not None}
+    if not seen:
+        return Judgement("unknown", 0.0, "Nothing of it can be measured.")
+    now = samples[-1].time
+    quiet = now - max(seen.values())
+    quiet_beside_cpu = now - max(
+        (at for name, at in seen.items() if name != "cpu_seconds"), default=samples[0].time
+    )
+    patience = max(floor, longest_ever or 0.0)
+    if quiet > patience:
+        return _quiet(quiet, stage, longest_ever, patience, moves)
+    if quiet_beside_cpu > patience and "cpu_seconds" in seen:
+        return _spinning(samples, quiet, quiet_beside_cpu, stage, longest_ever, moves)
+    if quiet_beside_cpu > quiet and quiet_beside_cpu > floor:
+        why = f"Only its CPU has been busy for {spell(quiet_beside_cpu)}."
+        return Judgement("moving", quiet, why)
+    moving = [_WORDS[name] for name, at in seen.items() if now - at <= quiet]
+    since = "now" if quiet == 0 else f"{spell(quiet)} ago"
+    return Judgement("moving", quiet, f"It last moved {since}: {', '.join(moving)}.")
+
+
+_WORDS = {
+    "lines": "log",
+    "gpu_bytes": "GPU memory",
+    "cpu_seconds": "CPU",
+    "disk_bytes": "disk",
+    "net_bytes": "network",
+}
+
+
+def _quiet(
+    quiet: float,
+    stage: str,
+    longest_ever: float | None,
+    patience: float,
+    moves: dict[str, float | None],
+) -> Judgement:
+    watched = ", ".join(_WORDS[name] for name, at in moves.items() if at is not None)
+    why = f"Nothing has moved for {spell(quiet)} ({watched})" + _unseen(moves)
+    if moves["cpu_seconds"] is None:
+        return Judgement("unknown", quiet, f"{why}.")
+    if longest_ever is None:
+        why += f"; no earlier start tells how long {stage!r} may take"
+        return Judgement("slow", quiet, f"{why}.")
+    why += f"; {stage!r} has never taken longer than {spell(longest_ever)}"
+    if patience > longest_ever:
+        why += f", and it was given {spell(patience)}"
+    return Judgement("stalled", quiet, f"{why}.")
+
+
+def _spinning(
+    samples: Sequence[Sample],
+    quiet: float,
+    spun: float,
+    stage: str,
+    longest_ever: float | None,
+    moves: dict[str, float | None],
+) -> Judgement:
+    last = samples[-1]
+    window = [s for s in samples if s.cpu_seconds is not None and last.time - s.time <= spun]
+    used = (window[-1].cpu_seconds or 0.0) - (window[0].cpu_seconds or 0.0)
+    cores = used / max(1.0, window[-1].time - window[0].time)
+    why = (
+        f"It spins: {cores:.1f} cores busy for {spell(spun)}, and nothing else has moved; "
+        f"a deadlock looks like this, and so does a long compile"
+    )
+    why += _unseen(moves)
+    if longest_ever is not None:
+        why += f"; {stage!r} has never taken longer than {spell(longest_ever)}"
+    return Judgement("slow", quiet, f"{why}.")
+
+
+def _unseen(moves: dict[str, float | None]) -> str:
+    names = [_WORDS[name] for name, at in moves.items() if at is None]
+    return f"; {', '.join(names)} could not be looked at" if names else ""
+
+
+def _last_move(samples: Sequence[Sample], name: str) -> float | None:
+    """Return when a measure last moved, or the first sample's time; None: it was never there."""
+    known = [
+        (sample.time, float(value))
+        for sample in samples
+        for value in [getattr(sample, name)]
+        if value is not None
+    ]
+    if len(known) < 2:
+        return None
+    moved_at, mark_at, mark = samples[0].time, *known[0]
+    for time, value in known[1:]:
+        if _moved(name, value - mark, time - mark_at):
+            moved_at, mark = time, value
+            mark_at = time
+        elif name != "gpu_bytes":
+            mark, mark_at = value, time
+    return moved_at
+
+
+def _moved(name: str, change: float, seconds: float) -> bool:
+    """Tell a real change from a hum: logging writes a little, idle processes wake up at times."""
+    if change < 0 and name != "gpu_bytes":
+        return True  # a process has ended or begun anew
+    if name == "lines":
+        return change != 0
+    if name == "gpu_bytes":
+        return abs(change) >= _GPU_BYTES
+    rate = change / seconds if seconds > 0 else 0.0
+    return rate >= (_CPU_CORES if name == "cpu_seconds" else _BYTES_A_SECOND)
