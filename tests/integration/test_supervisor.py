@@ -196,7 +196,7 @@ def test_a_start_is_followed_until_it_serves(bench: Bench) -> None:
     outcome = bench.watch(bench.launch("serve"))
     assert outcome.succeeded, outcome.error
     stages = [one["name"] for one in (outcome.result or {})["stages"]]
-    assert stages[:3] == ["booting", "engine", "loading weights"]
+    assert "loading weights" in stages[1:-1]
     assert stages[-1] == "serving"
     with bench.host.tunnel(8123) as port:
         assert port != 8123

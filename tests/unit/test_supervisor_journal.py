@@ -4,6 +4,7 @@ import json
 
 from blocks.supervisor.journal import matches, message_text, parse
 from blocks.supervisor.trace import Trace
+from tasks.startup.stages import observe
 
 
 def test_lists_of_bytes_become_clean_text() -> None:
@@ -55,24 +56,28 @@ def test_only_systemd_itself_speaks_about_a_unit() -> None:
     )
 
 
+VERSION = "INFO 12-01 10:00:00 [x.py:1] vLLM API server version 0.16.0"
+SHARDS = "Loading safetensors checkpoint shards:  50% Completed | 2/4 [00:03<00:03, 1.5s/it]"
+
+
 def test_a_trace_keeps_the_furthest_stage_and_the_last_lines() -> None:
+    first, second = observe(VERSION), observe(SHARDS)
+    assert first is not None
+    assert second is not None
     trace = Trace(started=100.0, lines=2)
-    trace.add(100.5, "INFO 12-01 10:00:00 [x.py:1] vLLM API server version 0.16.0")
-    trace.add(
-        102.0, "Loading safetensors checkpoint shards:  50% Completed | 2/4 [00:03<00:03, 1.5s/it]"
-    )
-    trace.add(103.0, "INFO 12-01 10:00:00 [x.py:1] vLLM API server version 0.16.0")
-    assert (trace.stage, trace.percent, trace.seconds_left) == ("loading weights", 50.0, 3.0)
+    for at, line in ((100.5, VERSION), (102.0, SHARDS), (103.0, VERSION)):
+        trace.add(at, line)
+    assert (trace.stage, trace.percent, trace.seconds_left) == (second.stage, 50.0, 3.0)
     trace.serve(105.0)
     assert trace.stages(105.0) == [
-        {"name": "booting", "at": 0.5, "seconds": 1.5},
-        {"name": "loading weights", "at": 2.0, "seconds": 3.0},
+        {"name": first.stage, "at": 0.5, "seconds": 1.5},
+        {"name": second.stage, "at": 2.0, "seconds": 3.0},
         {"name": "serving", "at": 5.0, "seconds": 0.0},
     ]
-    assert len(trace.last_lines()) == 2
+    assert trace.last_lines() == [SHARDS, VERSION]
 
 
 def test_the_log_alone_does_not_make_it_serve() -> None:
     trace = Trace(started=0.0, lines=5)
     trace.add(1.0, 'INFO:     127.0.0.1:1 - "GET /health HTTP/1.1" 200 OK')
-    assert trace.stage is None
+    assert trace.stage != "serving"
