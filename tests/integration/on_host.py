@@ -1,8 +1,14 @@
 """What is true on a host, read over ssh with the host's own programs and none of our code."""
 
 import json
+import queue
 import shlex
+import subprocess
+import threading
+import time
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -98,6 +104,57 @@ def operations(host: SandboxHost, redeploy: str = "") -> list[Logged]:
     text = ssh.output(host, "sh", "-c", f"cat {REMEMBERED}/operations.jsonl 2>/dev/null || true")
     logged = [Logged.model_validate_json(line) for line in text.splitlines()]
     return [line for line in logged if line.operation.startswith(redeploy)]
+
+
+class Following:
+    """The operation log as it grows."""
+
+    def __init__(self, tail: "subprocess.Popen[str]") -> None:
+        self._lines: queue.Queue[str] = queue.Queue()
+        threading.Thread(target=self._read, args=(tail,), daemon=True).start()
+
+    def wait_for(self, event: str, step: str, seconds: float = 60) -> Logged:
+        """Return the next line with this event of the step of that name.
+
+        Raises:
+            TimeoutError: it did not come in time.
+        """
+        deadline = time.monotonic() + seconds
+        seen: list[str] = []
+        while True:
+            try:
+                text = self._lines.get(timeout=max(0.01, deadline - time.monotonic()))
+            except queue.Empty:
+                raise TimeoutError(f"no {event} {step} in {seconds:.0f} s, only {seen}") from None
+            line = Logged.model_validate_json(text)
+            if (line.event, line.step) == (event, step):
+                return line
+            seen.append(f"{line.event} {line.step}")
+
+    def _read(self, tail: "subprocess.Popen[str]") -> None:
+        assert tail.stdout is not None
+        for line in tail.stdout:
+            self._lines.put(line)
+
+
+@contextmanager
+def following(host: SandboxHost) -> Iterator[Following]:
+    """Follow the operation log from now on; what is written is seen at once."""
+    how = ("--lines=0", "--follow=name", "--retry", "--sleep-interval=0.02")  # it may have to poll
+    tail = ("tail", *how, f"{REMEMBERED}/operations.jsonl")
+    argv = [*ssh.argv(host), shlex.join(tail)]
+    process = subprocess.Popen(
+        argv,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    )
+    try:
+        yield Following(process)
+    finally:
+        process.kill()
+        process.wait()
 
 
 def started(host: SandboxHost, redeploy: str) -> Counter[str]:

@@ -43,7 +43,14 @@ class Serving:
 
     def kill(self, run: str) -> None:
         """End the process of a flow run as a crash would."""
-        os.kill(until(lambda: self.child_of(run), f"the process of run {run}", 10), signal.SIGKILL)
+        self._send(run, signal.SIGKILL)
+
+    def freeze(self, run: str) -> None:
+        """Stop the process of a flow run where it is; it can only be killed then."""
+        self._send(run, signal.SIGSTOP)
+
+    def _send(self, run: str, number: signal.Signals) -> None:
+        os.kill(until(lambda: self.child_of(run), f"the process of run {run}", 10), number)
 
 
 @contextmanager
