@@ -1,7 +1,7 @@
 """`redeploy status`, `history` and `diagnose`: look at a host and change nothing."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,7 @@ from blocks.settings import Settings
 from blocks.supervisor_client import Supervisor
 from deployments import terminal
 from tasks.diagnose import JOURNAL_LINES, examine
+from tasks.diagnosis.symptoms import DeathKind
 from tasks.facts import Facts
 from tasks.release import ReleaseRecord
 from tasks.report import duration
@@ -64,14 +65,27 @@ def diagnose(name: str, config_file: Path | None, *, as_json: bool) -> None:
     """Read a service's journal and host, and say why it does not run."""
     with _asked(name, config_file) as (found, supervisor):
         facts = supervisor.call("facts", found.location())
+        unit = facts["unit"]
+        kind = how_it_stands(unit)
         asked = {"unit": found.unit, "lines": JOURNAL_LINES}
+        if kind == "running":  # what an earlier start died of is not why this one runs
+            asked["invocation"] = unit["invocation_id"]
         entries = supervisor.call("journal", asked)["entries"]
-    unit = facts["unit"]
-    finding = examine(entries, facts, kind=unit["result"], fields={"unit": unit})
+    finding = examine(entries, facts, kind=kind, fields={"unit": unit})
     if as_json:
         print(finding.model_dump_json(indent=2))
         return
     terminal.finding(finding)
+
+
+def how_it_stands(unit: Mapping[str, Any]) -> DeathKind:
+    """Return the word for a unit's state by which a diagnosis begins."""
+    if unit["load_state"] != "loaded":
+        return "gone"
+    if unit["active_state"] == "active" and not unit["n_restarts"]:
+        return "running"
+    clean = unit["result"] == "success" and unit["exec_main_status"] == 0
+    return "exited" if clean else "crashed"
 
 
 @contextmanager

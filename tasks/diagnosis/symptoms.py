@@ -10,7 +10,9 @@ from tasks.diagnosis.journal import Entry
 from tasks.diagnosis.rootcause import RootCause
 from tasks.packages.families import Installed, Skew, marker_environment, skews
 
-DeathKind = Literal["crashed", "exited", "hung", "gone", "not-ready", "start-refused", "gpus-busy"]
+DeathKind = Literal[
+    "crashed", "exited", "hung", "gone", "running", "not-ready", "start-refused", "gpus-busy"
+]
 
 
 class Facts(BaseModel):
@@ -55,7 +57,8 @@ class Death(BaseModel):
 
     Attributes:
         kind: `crashed`, `exited` (status 0, unexpected), `hung` (at the deadline), `gone`;
-            `not-ready` serves, but not as asked; `start-refused`, `gpus-busy` was not started.
+            `running` did not die; `not-ready` serves, but not as asked; `start-refused`,
+            `gpus-busy` was not started.
         unit: the unit's properties; `result`, `exec_main_status` and `exec_main_code` are read.
         last_stage: how far the start had come.
     """
@@ -87,6 +90,7 @@ class Death(BaseModel):
             "exited": "the service ended by itself with status 0",
             "hung": "the service did not get ready in time",
             "gone": "the service is gone: systemd no longer knows this start of it",
+            "running": "the service runs",
             "not-ready": "the service runs, but does not serve what was asked for",
             "start-refused": f"systemd did not start it (result: {self.result or 'unknown'})",
             "gpus-busy": "it was not started, since its GPUs were still in use",
