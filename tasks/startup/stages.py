@@ -49,6 +49,7 @@ class Observation(NamedTuple):
     cache: str | None = None
 
 
+_LONGEST_DETAIL = 200
 _BELIEVED = ("INFO", "WARNING", "DEBUG")
 _AMOUNT = r"\d+(?:\.\d+)?[kMGT]?i?B?"
 _BAR = re.compile(
@@ -67,11 +68,11 @@ _Describe = Callable[["re.Match[str]"], str]
 
 
 def _as_printed(match: re.Match[str]) -> str:
-    return match.group(0).rstrip(". ")
+    return match.group(0).rstrip(". ")[:_LONGEST_DETAIL]
 
 
 def _say(template: str) -> _Describe:
-    return lambda match: match.expand(template)
+    return lambda match: match.expand(template)[:_LONGEST_DETAIL]
 
 
 _LINES: tuple[tuple[re.Pattern[str], str, _Describe, str | None], ...] = tuple(

@@ -39,7 +39,10 @@ class Sample(NamedTuple):
 
 
 class Judgement(NamedTuple):
-    """How it goes: "moving", "slow", "stalled" or "unknown"; since when it is quiet; why."""
+    """How it goes: "moving", "slow", "stalled" or "unknown"; how long it is quiet; why.
+
+    Of a process that spins: how long all but its CPU is quiet.
+    """
 
     kind: str
     quiet_seconds: float
@@ -85,7 +88,7 @@ def judge(
     if quiet > patience:
         return _quiet(quiet, stage, longest_ever, patience, moves)
     if quiet_beside_cpu > patience and "cpu_seconds" in seen:
-        return _spinning(samples, quiet, quiet_beside_cpu, stage, longest_ever, moves)
+        return _spinning(samples, quiet_beside_cpu, stage, longest_ever, moves)
     if quiet_beside_cpu > quiet and quiet_beside_cpu > floor:
         why = f"Only its CPU has been busy for {spell(quiet_beside_cpu)}."
         return Judgement("moving", quiet, why)
@@ -125,7 +128,6 @@ def _quiet(
 
 def _spinning(
     samples: Sequence[Sample],
-    quiet: float,
     spun: float,
     stage: str,
     longest_ever: float | None,
@@ -142,7 +144,7 @@ def _spinning(
     why += _unseen(moves)
     if longest_ever is not None:
         why += f"; {stage!r} has never taken longer than {spell(longest_ever)}"
-    return Judgement("slow", quiet, f"{why}.")
+    return Judgement("slow", spun, f"{why}.")
 
 
 def _unseen(moves: dict[str, float | None]) -> str:
@@ -171,9 +173,11 @@ def _last_move(samples: Sequence[Sample], name: str) -> float | None:
 
 
 def _moved(name: str, change: float, seconds: float) -> bool:
-    """Tell a real change from a hum: logging writes a little, idle processes wake up at times."""
-    if change < 0 and name != "gpu_bytes":
-        return True  # a process has ended or begun anew
+    """Tell a real change from a hum: logging writes a little, idle processes wake up at times.
+
+    A counter that falls says that a process has ended. That moves nothing: the others may well
+    wait for it for ever.
+    """
     if name == "lines":
         return change != 0
     if name == "gpu_bytes":
