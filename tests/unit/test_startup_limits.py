@@ -42,6 +42,7 @@ def test_limits_are_set_by_stage() -> None:
 
     assert limits.overdue("loading weights", 5, 6) is not None
     assert limits.overdue("graphs", 5, 6) is None
+    assert limits.overdue("graphs", 1800, 1800) is not None
     assert Limits().overdue("loading weights", 5, 6) is None
 
 

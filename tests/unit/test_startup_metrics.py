@@ -176,6 +176,12 @@ def test_any_counter_that_moves_is_work(text: str, name: str, value: float) -> N
     assert heartbeat(parse(text), with_(text, name, value)) == "working"
 
 
+def test_one_of_several_series_that_moves_is_work() -> None:
+    after = parse(V1.replace('"stop",model_name="m"} 3.0', '"stop",model_name="m"} 4.0'))
+
+    assert heartbeat(parse(V1), after) == "working"
+
+
 @pytest.mark.parametrize("text", [V0, V1])
 def test_requests_and_no_work_is_a_hang(text: str) -> None:
     assert heartbeat(parse(text), parse(text)) == "hung"

@@ -130,6 +130,18 @@ def test_a_worker_that_still_loads_holds_the_others_back() -> None:
     assert said(*lines, f"(EngineCore pid=3) {INFO}GPU KV cache size: 9 tokens").stage == "KV cache"
 
 
+def test_late_lines_take_nothing_back() -> None:
+    bar = "(Worker pid=1) Loading safetensors checkpoint shards: 100% Completed | 4/4 [00:10<00:00]"
+    cache = f"(EngineCore pid=3) {INFO}GPU KV cache size: 9 tokens"
+    complete = "(APIServer pid=9) INFO:     Application startup complete."
+
+    assert said(cache, bar).stage == "KV cache"
+    assert said(
+        complete, "(APIServer pid=10) INFO:     Waiting for application startup."
+    ).stage == ("listening")
+    assert said(complete, f"(APIServer pid=9) {INFO}Resolved architecture: A").stage == "listening"
+
+
 def test_kernels_tuned_while_memory_is_measured_are_no_warm_up() -> None:
     tuning = f"(Worker pid=1) {INFO}[Autotuner]: Autotuning process starts ..."
     cache = f"(EngineCore pid=3) {INFO}GPU KV cache size: 9 tokens"

@@ -39,6 +39,10 @@ RULE = "# " + "-" * 60 + "\nimport os\n\n\ndef main():\n    return os.environ\n"
         (RULE, "length"),
         ("```python\nfor i in range(10):\n    print(i)\n```", "stop"),
         ("0000000000", "length"),
+        (
+            "A heading, a sentence that explains the table, and its first line: " + "-" * 40,
+            "length",
+        ),
         ("ha" * 200, "stop"),
         ("-" * 80, "stop"),
         ("1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16", "length"),

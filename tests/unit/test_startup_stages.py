@@ -4,6 +4,7 @@ import time
 
 import pytest
 
+from tasks.startup.lines import is_idle_talk, split
 from tasks.startup.stages import READY, STAGES, Observation, observe, order
 from tests.unit.startup_cases import Case, case, names
 
@@ -51,6 +52,8 @@ def test_no_line_of_any_case_says_ready() -> None:
     assert said <= set(STAGES)
 
 
+NEW = "(EngineCore pid=9) INFO 12-01 12:00:00 [a/b.py:1] "
+OLD = "INFO 02-18 04:51:36 b.py:1] "
 BAR = (
     "(Worker_TP0 pid=7) \rLoading safetensors checkpoint shards:   0% Completed | 0/64 "
     "[00:00<?, ?it/s]\rLoading safetensors checkpoint shards:  62% Completed | 40/64 "
@@ -73,6 +76,38 @@ def test_the_last_of_several_updates_counts(message: object) -> None:
     expected = Observation("loading weights", "40/64 shards", 62.0, "2.01s/it", 3648.0)
 
     assert observe(message) == expected
+
+
+@pytest.mark.parametrize("end", ["\r", "\n", "\r\n"])
+def test_a_bar_after_other_words(end: str) -> None:
+    bar = "Loading safetensors checkpoint shards:  50% Completed | 2/4 [00:10<00:10,  5.00s/it]"
+
+    seen = observe(f"(Worker pid=7) some words{end}{bar}")
+
+    assert seen is not None
+    assert seen.percent == 50.0
+
+
+@pytest.mark.parametrize(
+    ("message", "idle"),
+    [
+        (NEW + "No available shared memory broadcast block found in 60 seconds. This", True),
+        (NEW + "Waiting for 1 local, 0 remote core engine proc(s) to start.", True),
+        (
+            NEW + "Engine 000: Avg prompt throughput: 0.0 tokens/s, Avg generation throughput: "
+            "0.0 tokens/s, Running: 0 reqs",
+            True,
+        ),
+        (
+            NEW + "Engine 000: Avg prompt throughput: 0.0 tokens/s, Avg generation throughput: "
+            "3.0 tokens/s, Running: 1 reqs",
+            False,
+        ),
+        (NEW + "Starting to load model m...", False),
+    ],
+)
+def test_idle_talk(message: str, idle: bool) -> None:
+    assert [is_idle_talk(line) for line in split(message)] == [idle]
 
 
 @pytest.mark.parametrize(
@@ -109,10 +144,6 @@ def test_bars(line: str, expected: tuple[object, ...]) -> None:
 
     assert seen is not None
     assert seen[:5] == expected
-
-
-NEW = "(EngineCore pid=9) INFO 12-01 12:00:00 [a/b.py:1] "
-OLD = "INFO 02-18 04:51:36 b.py:1] "
 
 
 @pytest.mark.parametrize(
