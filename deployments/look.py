@@ -6,7 +6,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from rich.markup import escape
 from rich.table import Table
 
 from blocks import config
@@ -15,6 +14,7 @@ from blocks.service import Service
 from blocks.settings import Settings
 from blocks.supervisor_client import Supervisor
 from deployments import terminal
+from deployments.terminal import escape
 from tasks.diagnose import JOURNAL_LINES, examine
 from tasks.diagnosis.symptoms import DeathKind
 from tasks.facts import Facts

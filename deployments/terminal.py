@@ -6,18 +6,25 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import NoReturn
 
+from rich import markup
 from rich.console import Console
-from rich.markup import escape
 from rich.panel import Panel
 from rich.table import Table
 
 from blocks.errors import ConfigurationError, RedeployError
 from tasks.diagnosis.finding import Finding
+from tasks.markdown import clean
 from tasks.packages.diff import PackageDiff
 from tasks.packages.versions import CommitDelta
 from tasks.planned import Plan
 from tasks.release import ReleaseRecord
 from tasks.report import duration, figures
+
+
+def escape(text: str) -> str:
+    """Return foreign text in which neither markup nor a terminal command is left."""
+    return markup.escape(clean(text))
+
 
 out = Console()
 err = Console(stderr=True)
@@ -76,6 +83,16 @@ def told(*, quiet: bool) -> Iterator[None]:
             logger.removeHandler(lines)
 
 
+def interrupted(service: str) -> None:
+    """Say what holds after Ctrl-C."""
+    out.print(
+        "[bold]Interrupted.[/] The host finishes the operation under way and then waits; the "
+        f"service may be stopped. Look: redeploy status {service}. Go on: redeploy run {service} "
+        "--resume ID, with the id in the first line above.",
+        soft_wrap=True,
+    )
+
+
 def verdict(message: str, *, good: bool) -> None:
     """Print one sentence in a box."""
     out.print(Panel(escape(message), style="green" if good else "red", expand=False))
@@ -107,9 +124,8 @@ def finding(found: Finding) -> None:
 
 
 def report(record: ReleaseRecord) -> None:
-    """Print a redeploy: the verdict, the steps, the attempts, the packages, the benchmark."""
+    """Print a redeploy: the steps, the attempts, the packages, the benchmark."""
     out.print()
-    verdict(record.verdict, good=record.result == "live")
     out.print(_steps(record))
     out.print(_attempts(record))
     out.print(_packages(record.changes))

@@ -7,7 +7,7 @@ from prefect.client.schemas.objects import State
 from prefect.runtime import flow_run
 from prefect.states import Completed, Failed
 
-from blocks.errors import RedeployError
+from blocks.errors import HostError, RedeployError
 from blocks.service import Service
 from flows.attempt import AttemptFailed, attempt
 from flows.roll_back import roll_back
@@ -16,13 +16,13 @@ from tasks.cleanup import cleanup
 from tasks.diagnose import find_cause
 from tasks.errors import PlanRefused, StepFailed
 from tasks.fix import fix, remedy_for
-from tasks.lock import give_back, lock, take
-from tasks.plan import make_plan
-from tasks.record import Story, record
+from tasks.lock import acquire, lock, release
+from tasks.plan import make_plan, nothing_to_do
+from tasks.record import Story, record_if_possible
 from tasks.redeployment import Redeployment
 from tasks.reinstall import reinstall
 from tasks.request import Request
-from tasks.snapshot import snapshot
+from tasks.snapshot import snapshot, state_in_words
 from tasks.stop import stop
 from tasks.switch import switch
 from tasks.verify import verify
@@ -40,13 +40,13 @@ def redeploy(request: Request) -> State[None]:
     with run.opened():
         try:
             lock(run)
-            take(run)
+            acquire(run)
             verdict = _redeploy(run)
         except (PlanRefused, StepFailed) as refusal:
             verdict = Failed(message=str(refusal), data=refusal)
         except RedeployError as error:
-            return Failed(message=f"{error} {_resume(run)}", data=error)
-        give_back(run)
+            return Failed(message=f"{error} {run.how_to_resume}", data=error)
+        release(run)
         return verdict
 
 
@@ -55,17 +55,21 @@ def _redeploy(run: Redeployment) -> State[None]:
     plan = make_plan(run, before)
     if run.request.plan_only:
         return Completed(message=f"Planned: {plan.before} → {plan.after}.", data=plan)
+    if nothing_to_do(plan, run.request):
+        return Completed(message=f"Nothing to do: {plan.after} is installed already.")
     story = Story(before, plan)
     try:
         stop(run)
-        staged = reinstall(run, plan)
-        verify(run, plan, staged)
+        story.staged = reinstall(run, plan)
+        verify(run, plan, story.staged)
         story.cleaned = cleanup(run, before)
-        story.previous = switch(run, staged)
+        story.previous = switch(run, story.staged)
         _bring_up(run, story)
-    except StepFailed as failure:
+        return _prove(run, story)
+    except HostError:
+        raise
+    except Exception as failure:
         return _go_back(run, story, failure)
-    return _prove(run, story)
 
 
 def _bring_up(run: Redeployment, story: Story) -> None:
@@ -89,47 +93,42 @@ def _bring_up(run: Redeployment, story: Story) -> None:
 def _cure(run: Redeployment, story: Story, number: int, failure: AttemptFailed) -> None:
     last = number == run.request.attempts
     remedy = None if last else remedy_for(failure.finding, story.tried)
-    story.failed(number, failure, failure.finding, remedy)
+    story.failed(number, failure, failure.finding)
     if remedy is None:
         raise failure
     with run.in_phase(f"attempt-{number}"):
-        fix(run, remedy)
-
-
-def _go_back(run: Redeployment, story: Story, failure: StepFailed) -> State[None]:
-    back = roll_back(
-        version=story.plan.before,
-        gpu_baseline=story.before.gpu_baseline(),
-        switched=story.previous is not None,
-        return_state=True,
-    )
-    if back.is_completed():
-        verdict = f"Rolled back to {story.plan.before}; serving. {failure}"
-        record(run, story, "rolled back", verdict)
-    else:
-        verdict = (
-            f"DOWN: {failure} The way back failed as well: {back.message} "
-            f"Try on {run.service.host.address}: systemctl restart {run.service.unit}"
-        )
-        record(run, story, "down", verdict)
-    return Failed(message=verdict, data=failure)
+        fix(run, story.plan, remedy)
+    story.cured(remedy)
 
 
 def _prove(run: Redeployment, story: Story) -> State[None]:
+    serving = f"Serving {story.plan.after}"
     try:
         if run.request.benchmark:
             story.benchmark = benchmark(run)
     except StepFailed as failure:
         if failure.kind in DIED:
             find_cause(run, failure, None)
-            return _go_back(run, story, failure)
-        verdict = f"Serving {story.plan.after}, but: {failure}"
-        record(run, story, "live, benchmark failed", verdict)
+            raise
+        verdict = f"{serving}, but: {failure}"
+        record_if_possible(run, story, "live, benchmark failed", verdict)
         return Failed(message=verdict, data=failure)
-    verdict = f"Serving {story.plan.after} after {len(story.attempts)} attempts."
-    record(run, story, "live", verdict)
-    return Completed(message=verdict)
+    verdict = f"{serving} after {story.attempts_in_words}."
+    return Completed(message=record_if_possible(run, story, "live", verdict))
 
 
-def _resume(run: Redeployment) -> str:
-    return f"Go on with Retry, or: redeploy run {run.request.service} --resume {run.id}"
+def _go_back(run: Redeployment, story: Story, failure: Exception) -> State[None]:
+    run.log_unexpected(failure)
+    back = roll_back(
+        version=story.plan.before,
+        gpu_baseline=story.before.gpu_baseline(),
+        old_environment=story.old_environment(failure),
+        return_state=True,
+    )
+    if back.is_completed():
+        verdict = f"Rolled back to {story.plan.before}; serving. {failure}"
+        verdict = record_if_possible(run, story, "rolled back", verdict)
+    else:
+        verdict = f"{state_in_words(run)} {failure} The way back failed: {back.message}"
+        verdict = record_if_possible(run, story, "down", verdict)
+    return Failed(message=verdict, data=failure)

@@ -11,24 +11,24 @@ from tasks.roll_back import switch_back
 from tasks.stop import stop
 from tasks.wait_healthy import wait_healthy
 
-PHASE = "roll-back"
-
 
 @flow(name="roll back", flow_run_name="roll back to {version}", persist_result=False)
-def roll_back(version: str, gpu_baseline: dict[str, int], switched: bool) -> State[None]:
+def roll_back(
+    version: str, gpu_baseline: dict[str, int], old_environment: str | None
+) -> State[None]:
     """Bring the service back on the release it came from.
 
     Args:
         version: the version to come back to.
         gpu_baseline: what others hold of each GPU of this service, in bytes, by index.
-        switched: whether the new environment was put in place.
+        old_environment: where the old environment is kept; None: it was never taken out.
     """
     run = Redeployment.current()
-    with run.in_phase(PHASE):
+    with run.in_phase("roll-back"):
         try:
             stop(run)
-            if switched:
-                switch_back(run)
+            if old_environment is not None:
+                switch_back(run, old_environment)
             wait_healthy(run, restart(run, gpu_baseline), version)
         except StepFailed as failure:
             return Failed(message=str(failure), data=failure)

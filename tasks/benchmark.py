@@ -33,7 +33,7 @@ def benchmark(run: Redeployment) -> dict[str, Any]:
         arguments,
         deadline_seconds=POLICIES["benchmark"].deadline_seconds,
     )
-    run.say(
+    run.log(
         f"{result['completed']} requests, {result['output_throughput']:.0f} tokens/s, "
         f"median TTFT {result['median_ttft_ms']:.1f} ms"
     )

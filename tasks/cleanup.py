@@ -40,5 +40,5 @@ def cleanup(run: Redeployment, before: Facts) -> Cleaned:
     cleaned = Cleaned.model_validate(
         run.do("cleanup", "cleanup", arguments, deadline_seconds=deadline)
     )
-    run.say(f"{cleaned.count} debug files removed, {cleaned.bytes / 1e6:.1f} MB")
+    run.log(f"{cleaned.count} debug files removed, {cleaned.bytes / 1e6:.1f} MB")
     return cleaned

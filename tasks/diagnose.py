@@ -28,7 +28,7 @@ def find_cause(run: Redeployment, failure: StepFailed, launched: Launched | None
     facts = _recorded(run, "facts", run.service.location())
     finding = examine(journal["entries"], facts, failure.kind, failure.fields)
     publish(run, "diagnosis", report.diagnosis_page(finding, failure), finding.headline)
-    run.say(finding.headline)
+    run.log(finding.headline)
     return finding
 
 

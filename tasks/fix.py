@@ -8,9 +8,11 @@ from tasks.diagnosis.finding import Finding
 from tasks.diagnosis.rules import Remedy, still_wrong
 from tasks.diagnosis.symptoms import Facts
 from tasks.errors import StepFailed
+from tasks.planned import Plan
 from tasks.redeployment import Redeployment
 from tasks.steps import POLICIES, step
 from tasks.stop import stop_unit
+from tasks.verify import prove
 
 
 class Fixed(BaseModel):
@@ -21,18 +23,20 @@ class Fixed(BaseModel):
 
 
 @step("fix")
-def fix(run: Redeployment, remedy: Remedy) -> Fixed:
+def fix(run: Redeployment, plan: Plan, remedy: Remedy) -> Fixed:
     """End the failing service, install what the remedy says, and check that it holds.
 
     Raises:
-        StepFailed: uv failed, or the skew is still there.
+        StepFailed: uv failed, a file is not as its RECORD says, or the failure's reason is
+            still there.
     """
     stop_unit(run, "fix")
     fixed = _install(run, remedy)
     moved = ", ".join(
         f"{name} {fixed.before.get(name)} → {new}" for name, new in fixed.after.items()
     )
-    run.say(f"{remedy.rule}: {moved}")
+    run.log(f"{remedy.rule}: {moved}")
+    prove(run, "fix", plan, run.service.environment, moved=fixed.after)
     facts = Facts.from_supervisor(
         run.do("fix", "facts", run.service.location(), operation="fix-facts")
     )

@@ -6,6 +6,7 @@ from blocks.errors import RedeployError, Refused
 from blocks.settings import Settings
 from tasks.errors import StepFailed
 from tasks.redeployment import Redeployment
+from tasks.request import Request
 from tasks.steps import step
 
 
@@ -17,15 +18,19 @@ def lock(run: Redeployment) -> None:
         StepFailed: somebody else holds it.
     """
     run.supervisor.install()
-    take(run)
     if run.request.resume and not run.recorded():
         raise StepFailed(
             "lock", "unknown", f"The host knows no redeploy {run.id}.", hint="Nothing was changed."
         )
+    acquire(run)
+    run.log(f"{run.id} holds {run.service.environment}")
 
 
-def take(run: Redeployment) -> None:
-    """Take or renew the lock; a resumed run, whose task answers from its result, does so too."""
+def acquire(run: Redeployment) -> None:
+    """Take or renew the lock, and go by the wish that this redeploy began with.
+
+    A resumed run, whose `lock` task answers from its result, does so too.
+    """
     payload = {
         "environment": run.service.environment,
         "holder": run.id,
@@ -37,14 +42,17 @@ def take(run: Redeployment) -> None:
         answer = run.supervisor.call("lock", payload)
     except Refused as refused:
         raise StepFailed.of("lock", refused) from refused
+    document = {"document": run.request.model_dump(mode="json")}
+    first = run.do("lock", "remember", document, operation="request")["document"]
+    run.request = Request.model_validate(first)
     if answer.get("taken_over"):
-        run.say(f"Took over the lock of a redeploy that fell silent: {answer['taken_over']}")
+        run.log(f"Took over the lock of a redeploy that fell silent: {answer['taken_over']}")
 
 
-def give_back(run: Redeployment) -> None:
+def release(run: Redeployment) -> None:
     """Give the lock back; when the link is down, its lease runs out."""
     asked = {"environment": run.service.environment, "holder": run.id}
     try:
         run.supervisor.call("unlock", asked)
     except RedeployError as error:
-        run.say(f"The lock was not given back and ends with its lease: {error}", logging.WARNING)
+        run.log(f"The lock was not given back and ends with its lease: {error}", logging.WARNING)

@@ -4,22 +4,26 @@ import re
 from collections.abc import Iterable, Sequence
 
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]")
-_SPECIAL = re.compile(r"([\\`*_{}\[\]()#+!|<>~&])")
+_SPECIAL = re.compile(r"([\\`*_{}\[\]()#+!|<>~&:@]|(?<=www)\.)")
 _UNSEEN = "\N{REPLACEMENT CHARACTER}"
+
+
+def clean(text: str) -> str:
+    """Return text without control characters, terminal commands and hidden directions."""
+    return _CONTROL.sub(_UNSEEN, text.replace("\r", "\n"))
 
 
 def fenced(text: str) -> str:
     """Return text as a code block that nothing in it can close."""
-    clean = _CONTROL.sub(_UNSEEN, text.replace("\r", "\n"))
-    longest = max((len(ticks) for ticks in re.findall(r"`+", clean)), default=0)
+    shown = clean(text)
+    longest = max((len(ticks) for ticks in re.findall(r"`+", shown)), default=0)
     fence = "`" * max(3, longest + 1)
-    return f"{fence}text\n{clean}\n{fence}"
+    return f"{fence}text\n{shown}\n{fence}"
 
 
 def inert(text: object) -> str:
     """Return one line of text in which markdown and HTML mean nothing."""
-    clean = _CONTROL.sub(_UNSEEN, " ".join(str(text).split()))
-    return _SPECIAL.sub(r"\\\1", clean)
+    return _SPECIAL.sub(r"\\\1", clean(" ".join(str(text).split())))
 
 
 def table(heads: Sequence[str], rows: Iterable[Sequence[object]]) -> str:

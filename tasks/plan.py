@@ -1,6 +1,10 @@
 """The plan: which wheel, which packages, what is out of step. Changes nothing on the host."""
 
+from typing import Any
+
 import httpx
+from packaging.version import Version
+from tenacity import Retrying, retry_if_exception, stop_after_attempt, wait_exponential_jitter
 
 from blocks.settings import Settings
 from tasks import report
@@ -9,7 +13,7 @@ from tasks.errors import PlanRefused
 from tasks.facts import Facts
 from tasks.packages.diff import diff
 from tasks.packages.families import Installed, marker_environment, skews
-from tasks.packages.index import NoWheel, Wheel, find_wheel
+from tasks.packages.index import NIGHTLY, NoWheel, Wheel, find_wheel
 from tasks.packages.versions import commit_delta
 from tasks.planned import Plan
 from tasks.redeployment import Redeployment
@@ -17,6 +21,7 @@ from tasks.request import Request, SkewPolicy, Strategy
 from tasks.steps import POLICIES, step
 
 _SPARE_BYTES = 256 * 1024**2
+_INDEX_TRIES = 3
 _NOTHING_CHANGED = "Nothing was changed on the host."
 
 
@@ -30,19 +35,23 @@ def make_plan(run: Redeployment, facts: Facts) -> Plan:
         PlanRefused: the redeploy would fail, or asks for what is not there yet.
         StepFailed: the packages cannot be resolved.
     """
-    refuse_if(not_there_yet(run.request))
-    plan = Plan.model_validate(
-        run.do("plan", "remember", {"document": _draw_up(run, facts).model_dump(mode="json")})[
-            "document"
-        ]
-    )
+    recorded = run.finished("plan")
+    if not recorded:
+        refuse_if(not_there_yet(run.request))
+    plan = _kept(run, {} if recorded else _draw_up(run, facts).model_dump(mode="json"))
     publish(run, "plan", report.plan_page(plan), f"{plan.before} → {plan.after}")
-    refuse_if(objection(plan, run.request, facts))
-    run.say(
+    if not run.finished("stop"):
+        refuse_if(objection(plan, run.request, facts))
+    run.log(
         f"{plan.before} → {plan.after}: {len(plan.locked)} packages, "
         f"{len(plan.changes.left_behind)} left behind, commits: {plan.delta.count or 'unknown'}"
     )
     return plan
+
+
+def nothing_to_do(plan: Plan, request: Request) -> bool:
+    """Tell whether the target is what is installed already, and nobody asks for it anew."""
+    return plan.before == plan.after and not request.reinstall
 
 
 def not_there_yet(request: Request) -> str | None:
@@ -59,6 +68,11 @@ def objection(plan: Plan, request: Request, facts: Facts) -> str | None:
     fatal = [skew for skew in plan.skews if skew.fatal]
     if fatal and request.skew is not SkewPolicy.PROCEED:
         return f"Packages will be out of step: {' '.join(skew.sentence for skew in fatal)}"
+    if request.target == NIGHTLY and Version(plan.after) < Version(plan.before):
+        return (
+            f"The nightly index offers {plan.after}, which is older than {plan.before}. "
+            "Name that version as the target if you want it."
+        )
     free, used = facts.environment.free_bytes, facts.environment.used_bytes
     if free is not None and used is not None and free < used + _SPARE_BYTES:
         return (
@@ -122,13 +136,24 @@ def _draw_up(run: Redeployment, facts: Facts) -> Plan:
     )
 
 
+def _kept(run: Redeployment, drawn_up: dict[str, Any]) -> Plan:
+    """Return the first plan that the host has recorded under this redeploy."""
+    kept = run.do("plan", "remember", {"document": drawn_up})
+    return Plan.model_validate(kept["document"])
+
+
 def _wheel(run: Redeployment, facts: Facts) -> Wheel:
     service = run.service
-    timeout = Settings().index_timeout_seconds
-    transport = httpx.HTTPTransport(retries=3)
-    with httpx.Client(timeout=timeout, follow_redirects=True, transport=transport) as client:
+    again = Retrying(
+        retry=retry_if_exception(_is_passing),
+        stop=stop_after_attempt(_INDEX_TRIES),
+        wait=wait_exponential_jitter(multiplier=1, max=10),
+        reraise=True,
+    )
+    with httpx.Client(timeout=Settings().index_timeout_seconds) as client:
         try:
-            return find_wheel(
+            return again(
+                find_wheel,
                 client,
                 service.wheel_index,
                 run.request.target,
@@ -139,3 +164,7 @@ def _wheel(run: Redeployment, facts: Facts) -> Wheel:
             )
         except NoWheel as error:
             raise PlanRefused(error.message, hint=error.hint or _NOTHING_CHANGED) from error
+
+
+def _is_passing(error: BaseException) -> bool:
+    return isinstance(error, NoWheel) and error.why in ("unreachable", "refused")

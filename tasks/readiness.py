@@ -1,18 +1,19 @@
 """Ready means serving: the target's version, the model in the list, one completion."""
 
+import time
+from collections.abc import Callable
+from typing import Any
+
 import httpx
-from packaging.version import InvalidVersion, Version
 from pydantic import SecretStr
-from tenacity import (
-    RetryCallState,
-    Retrying,
-    retry_if_exception_type,
-    stop_after_delay,
-    wait_exponential_jitter,
-)
+from tenacity import RetryCallState, Retrying, retry_if_exception_type, wait_exponential_jitter
+from tenacity.stop import stop_base
+
+from tasks.packages.versions import same_build
 
 _PATIENCE_SECONDS = 60.0
 _REQUEST_SECONDS = 30.0
+_LINK_WAS_LOST_SECONDS = 2.0
 
 
 class NotReady(Exception):
@@ -23,8 +24,30 @@ class _NotYet(NotReady):
     """The service does not answer yet."""
 
 
+class _Patience(stop_base):
+    """Gives up after a minute, in which the time without a link does not count."""
+
+    def __init__(self, link: Callable[[], object]) -> None:
+        self._link = link
+        self._since = time.monotonic()
+
+    def __call__(self, retry_state: RetryCallState) -> bool:
+        """Tell whether to give up; a lost link is waited for and starts the minute anew."""
+        asked = time.monotonic()
+        if isinstance(_error(retry_state), httpx.TransportError):
+            self._link()
+            if time.monotonic() - asked > _LINK_WAS_LOST_SECONDS:
+                self._since = time.monotonic()
+        return time.monotonic() - self._since > _PATIENCE_SECONDS
+
+
 def wait_until_ready(
-    base_url: str, *, version: str, model: str | None, api_key: SecretStr | None
+    base_url: str,
+    *,
+    version: str,
+    model: str | None,
+    api_key: SecretStr | None,
+    link: Callable[[], object],
 ) -> None:
     """Ask until the service is ready, with growing pauses.
 
@@ -33,16 +56,20 @@ def wait_until_ready(
         version: what `/version` must say.
         model: the name that `/v1/models` must list; None: the first one there.
         api_key: the bearer key of `/v1/*`.
+        link: proves the link to the host, waiting for it as long as the host's patience goes.
 
     Raises:
+        HostError: the link stayed lost; that says nothing of the service.
         NotReady: it did not become ready within a minute, or answers with another version.
     """
     headers = {"Authorization": f"Bearer {api_key.get_secret_value()}"} if api_key else {}
-    with httpx.Client(base_url=base_url, headers=headers, timeout=_REQUEST_SECONDS) as client:
+    with httpx.Client(
+        base_url=base_url, headers=headers, timeout=_REQUEST_SECONDS, trust_env=False
+    ) as client:
         for attempt in Retrying(
             retry=retry_if_exception_type((_NotYet, httpx.TransportError)),
             wait=wait_exponential_jitter(multiplier=0.2, max=5),
-            stop=stop_after_delay(_PATIENCE_SECONDS),
+            stop=_Patience(link),
             retry_error_callback=_give_up,
         ):
             with attempt:
@@ -50,22 +77,43 @@ def wait_until_ready(
 
 
 def _give_up(state: RetryCallState) -> None:
-    error = state.outcome.exception() if state.outcome else None
+    error = _error(state)
     raise NotReady(f"not ready after {state.seconds_since_start or 0:.0f} s: {error}") from error
+
+
+def _error(state: RetryCallState) -> BaseException | None:
+    return state.outcome.exception() if state.outcome else None
 
 
 def _check(client: httpx.Client, version: str, model: str | None) -> None:
     _ok(client.get("/health"), "/health")
-    running = str(_ok(client.get("/version"), "/version").json().get("version", ""))
-    if not same_version(running, version):
+    running = str(_json(client.get("/version"), "/version").get("version", ""))
+    if not same_build(running, version):
         raise NotReady(f"/version says {running!r}, not {version!r}")
-    listed = [entry["id"] for entry in _ok(client.get("/v1/models"), "/v1/models").json()["data"]]
+    listed = _listed(_json(client.get("/v1/models"), "/v1/models"))
     if not listed or (model is not None and model not in listed):
         raise NotReady(f"/v1/models lists {listed}, not {model!r}")
     body = {"model": model or listed[0], "prompt": "1", "max_tokens": 1, "temperature": 0}
-    answer = _ok(client.post("/v1/completions", json=body), "/v1/completions").json()
+    answer = _json(client.post("/v1/completions", json=body), "/v1/completions")
     if not answer.get("choices"):
         raise NotReady("/v1/completions answered without a choice")
+
+
+def _listed(page: dict[str, Any]) -> list[str]:
+    entries = page.get("data")
+    if not isinstance(entries, list):
+        return []
+    return [str(one["id"]) for one in entries if isinstance(one, dict) and "id" in one]
+
+
+def _json(response: httpx.Response, path: str) -> dict[str, Any]:
+    try:
+        page = _ok(response, path).json()
+    except ValueError as error:
+        raise NotReady(f"{path} does not answer in JSON") from error
+    if not isinstance(page, dict):
+        raise NotReady(f"{path} does not answer with an object")
+    return page
 
 
 def _ok(response: httpx.Response, path: str) -> httpx.Response:
@@ -74,11 +122,3 @@ def _ok(response: httpx.Response, path: str) -> httpx.Response:
     if response.status_code != 200:
         raise NotReady(f"{path} answers {response.status_code}")
     return response
-
-
-def same_version(one: str, other: str) -> bool:
-    """Tell whether two version texts mean the same version."""
-    try:
-        return Version(one) == Version(other)
-    except InvalidVersion:
-        return one == other

@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
+from blocks.errors import HostError
 from tasks import report
 from tasks.artifacts import publish
 from tasks.cleanup import Cleaned
@@ -14,6 +15,7 @@ from tasks.facts import Facts
 from tasks.packages.diff import diff
 from tasks.planned import Plan
 from tasks.redeployment import Redeployment
+from tasks.reinstall import Staged
 from tasks.release import AttemptRecord, ReleaseRecord, Result
 from tasks.steps import POLICIES, step
 from tasks.timing import Operation, down_time, steps_of
@@ -26,6 +28,7 @@ class Story:
     before: Facts
     plan: Plan
     cleaned: Cleaned = field(default_factory=Cleaned)
+    staged: Staged | None = None
     previous: str | None = None
     attempts: list[AttemptRecord] = field(default_factory=list)
     benchmark: dict[str, Any] | None = None
@@ -35,14 +38,26 @@ class Story:
         """Return the rules whose remedies were carried out."""
         return {one.rule for one in self.attempts if one.rule and one.remedy}
 
+    @property
+    def attempts_in_words(self) -> str:
+        """Return how many attempts it took."""
+        return "one attempt" if len(self.attempts) == 1 else f"{len(self.attempts)} attempts"
+
+    def old_environment(self, failure: Exception) -> str | None:
+        """Return where the old environment is kept; None while it is in place.
+
+        A switch that failed half-way says itself what is live.
+        """
+        if self.previous is None and self.staged is not None and isinstance(failure, StepFailed):
+            return self.staged.sibling if failure.fields.get("live") == "new" else None
+        return self.previous
+
     def healthy(self, number: int) -> None:
         """Remember an attempt that serves."""
         self.attempts.append(AttemptRecord(number=number, outcome="healthy"))
 
-    def failed(
-        self, number: int, failure: StepFailed, finding: Finding, remedy: Remedy | None
-    ) -> None:
-        """Remember an attempt that failed, and the remedy that follows, if any."""
+    def failed(self, number: int, failure: StepFailed, finding: Finding) -> None:
+        """Remember an attempt that failed, and why."""
         self.attempts.append(
             AttemptRecord(
                 number=number,
@@ -52,10 +67,25 @@ class Story:
                 kind=finding.kind,
                 rule=finding.rule,
                 cause=finding.explanation,
-                advice=None if remedy else finding.advice,
-                remedy=list(remedy.packages) if remedy else None,
+                advice=finding.advice,
             )
         )
+
+    def cured(self, remedy: Remedy) -> None:
+        """Remember the remedy that was carried out after the last attempt."""
+        self.attempts[-1].remedy = list(remedy.packages)
+
+
+def record_if_possible(run: Redeployment, story: Story, result: Result, verdict: str) -> str:
+    """Record the redeploy and return its verdict, which a failed record only adds to."""
+    try:
+        record(run, story, result, verdict)
+    except HostError:
+        return f"{verdict} This is not recorded: the host does not answer."
+    except Exception as error:
+        run.log_unexpected(error)
+        return f"{verdict} This is not recorded: {error}"
+    return verdict
 
 
 @step("record")

@@ -9,7 +9,7 @@ from typing import Any
 from prefect.logging import get_run_logger
 from pydantic import BaseModel
 
-from blocks.errors import Refused
+from blocks.errors import RedeployError, Refused
 from blocks.host import Host
 from blocks.service import Service
 from blocks.supervisor_client import Outcome, Supervisor
@@ -83,6 +83,13 @@ class Redeployment:
         found: list[dict[str, Any]] = self.supervisor.call("operations", asked)["operations"]
         return found
 
+    def finished(self, name: str) -> bool:
+        """Tell whether the host has recorded an operation of this redeploy as done."""
+        full = self.operation(name)
+        return any(
+            one["operation"] == full and one["state"] == "succeeded" for one in self.recorded()
+        )
+
     def operation(self, name: str) -> str:
         """Return the full name of an operation of the current phase."""
         return "/".join(part for part in (self.id, self.phase, name) if part)
@@ -124,10 +131,20 @@ class Redeployment:
             raise StepFailed.of(step, refused) from refused
         return _result(step, outcome)
 
-    def say(self, message: str, level: int = logging.INFO) -> None:
+    def log(self, message: str, level: int = logging.INFO) -> None:
         """Write one line into the run's log, in the name of the step under way."""
         step = f"{self.phase} {self.step}".strip().replace("-", " ")
         get_run_logger().log(level, "%s", message, extra={"step": step})
+
+    def log_unexpected(self, error: Exception) -> None:
+        """Write an error that is none of ours with its traceback, for whoever mends it."""
+        if not isinstance(error, RedeployError):
+            get_run_logger().debug("An unexpected error.", exc_info=error)
+
+    @property
+    def how_to_resume(self) -> str:
+        """Return what a person can do when this run was cut off."""
+        return f"Go on with Retry, or: redeploy run {self.request.service} --resume {self.id}"
 
     def took(self, step: str, seconds: float) -> None:
         """Remember how long a step took, as the flow saw it."""

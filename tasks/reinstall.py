@@ -32,5 +32,5 @@ def reinstall(run: Redeployment, plan: Plan) -> Staged:
         "reinstall", "stage", arguments, deadline_seconds=POLICIES["reinstall"].deadline_seconds
     )
     staged = Staged.model_validate(result)
-    run.say(f"{len(plan.locked)} packages reinstalled, {len(staged.packages)} in {staged.sibling}")
+    run.log(f"{len(plan.locked)} packages reinstalled, {len(staged.packages)} in {staged.sibling}")
     return staged

@@ -1,11 +1,20 @@
 """What an operator asks for. This one model is the form, the API and the command line."""
 
 from enum import StrEnum
+from typing import Annotated
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from blocks.types import ServiceName
 
+
+def _one_line(value: str) -> str:
+    if not value.isprintable():
+        raise ValueError("must be one printable line")
+    return value
+
+
+OneLine = Annotated[str, AfterValidator(_one_line)]
 TARGET = r"^(nightly|[0-9a-f]{7,40}|\d+(\.\d+)*[0-9A-Za-z.+!_-]*)$"
 
 
@@ -51,14 +60,21 @@ class Request(BaseModel):
     plan_only: bool = Field(
         False, title="Plan only", description="Show what would happen and change nothing."
     )
+    reinstall: bool = Field(
+        False,
+        title="Reinstall anyway",
+        description="Go on when the target is what is installed already.",
+    )
     attempts: int = Field(
         3, title="Attempts", ge=1, le=5, description="How many starts before the way back."
     )
     benchmark: bool = Field(
         True, title="Benchmark", description="Run `vllm bench serve` at the end."
     )
-    reason: str = Field("", title="Reason", max_length=500, description="Why; kept in the record.")
-    requested_by: str = Field("", title="Requested by", max_length=100, description="Who asks.")
+    reason: OneLine = Field(
+        "", title="Reason", max_length=500, description="Why; kept in the record."
+    )
+    requested_by: OneLine = Field("", title="Requested by", max_length=100, description="Who asks.")
     resume: str | None = Field(
         None,
         title="Resume",

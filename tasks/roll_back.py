@@ -2,15 +2,19 @@
 
 from tasks.redeployment import Redeployment
 from tasks.steps import step
-from tasks.switch import exchange, previous_path, rejected_path
+from tasks.switch import exchange, rejected_path
 
 
 @step("roll-back")
-def switch_back(run: Redeployment) -> None:
+def switch_back(run: Redeployment, old_environment: str) -> None:
     """Exchange the environments the other way; the new one is kept as rejected.
+
+    Args:
+        run: the redeploy.
+        old_environment: where the old environment is kept.
 
     Raises:
         StepFailed: the exchange failed.
     """
-    exchange(run, "roll-back", previous_path(run), rejected_path(run))
-    run.say(f"{run.service.environment} is the old release again")
+    exchange(run, "roll-back", old_environment, rejected_path(run))
+    run.log(f"{run.service.environment} is the old release again")

@@ -1,5 +1,8 @@
 """Read the host as it is before anything changes; the restore point of this redeploy."""
 
+from datetime import UTC, datetime
+
+from blocks.errors import RedeployError
 from tasks.errors import StepFailed
 from tasks.facts import Facts
 from tasks.redeployment import Redeployment
@@ -17,7 +20,7 @@ def snapshot(run: Redeployment) -> Facts:
     problem = unusable(facts, run.service.distribution)
     if problem:
         raise StepFailed("snapshot", "not-as-configured", problem, hint="Nothing was changed.")
-    run.say(
+    run.log(
         f"{facts.host.name}: {run.service.distribution} "
         f"{facts.environment.versions()[run.service.distribution]}, "
         f"{len(facts.environment.packages)} packages, unit {facts.unit.active_state}, "
@@ -37,6 +40,22 @@ def unusable(facts: Facts, distribution: str) -> str | None:
     if facts.uv is None:
         return "There is no uv on the host."
     return None
+
+
+def state_in_words(run: Redeployment) -> str:
+    """Return whether the service runs, for a verdict that cannot say that it serves."""
+    try:
+        unit = Facts.model_validate(run.supervisor.call("facts", run.service.location())).unit
+    except RedeployError as error:
+        return f"UNKNOWN whether {run.service.unit} runs: {error}"
+    if unit.active_state == "active":
+        return f"{run.service.unit} runs, but nobody has seen it serve."
+    stopped = min((one["started"] for one in run.recorded() if one["verb"] == "stop"), default=None)
+    since = f" since {datetime.fromtimestamp(stopped, UTC):%H:%M:%S} UTC" if stopped else ""
+    return (
+        f"DOWN{since}. Try on {run.service.host.address}: "
+        f"sudo systemctl restart {run.service.unit}."
+    )
 
 
 def gpus_in_words(facts: Facts) -> str:

@@ -83,7 +83,7 @@ def step(
             try:
                 return function(run, *args, **kwargs)
             except RedeployError as error:
-                run.say(str(error), logging.ERROR)
+                run.log(str(error), logging.ERROR)
                 return cast("T", Failed(message=str(error), data=error))
 
         as_task = task(

@@ -14,7 +14,7 @@ def switch(run: Redeployment, staged: Staged) -> str:
     """
     kept = previous_path(run)
     exchange(run, "switch", staged.sibling, kept)
-    run.say(f"{run.service.environment} is the new release; the old one is kept at {kept}")
+    run.log(f"{run.service.environment} is the new release; the old one is kept at {kept}")
     return kept
 
 

@@ -12,6 +12,8 @@ _PARTS = {
     "diagnose-journal": "diagnose",
     "diagnose-facts": "diagnose",
     "fix-facts": "fix",
+    "fix-verify": "fix",
+    "request": "lock",
 }
 
 

@@ -1,5 +1,7 @@
 """Prove that the new environment is what the lock says, before it is switched in."""
 
+from collections.abc import Collection
+
 from pydantic import BaseModel, Field
 
 from tasks.planned import Plan
@@ -23,19 +25,42 @@ def verify(run: Redeployment, plan: Plan, staged: Staged) -> Verified:
     Raises:
         StepFailed: something differs; the fields list it.
     """
+    found = prove(run, "verify", plan, staged.sibling)
+    run.log(f"{found.files_checked} files of {found.packages} packages are as their RECORD says")
+    return found
+
+
+def prove(
+    run: Redeployment,
+    step_name: str,
+    plan: Plan,
+    look_at: str,
+    moved: Collection[str] = (),
+) -> Verified:
+    """Have an environment verified as an operation of some step.
+
+    Args:
+        run: the redeploy.
+        step_name: the step it belongs to.
+        plan: what the environment should hold.
+        look_at: the environment's folder, or its sibling's.
+        moved: packages that a remedy moved away from the plan.
+    """
     service = run.service
     arguments = {
         "environment": service.environment,
-        "look_at": staged.sibling,
-        "locked": plan.locked,
+        "look_at": look_at,
+        "locked": {name: one for name, one in plan.locked.items() if name not in moved},
         "markers": service.markers,
         "imports": service.imports,
         "model": service.model,
         "forbidden_config_keys": service.forbidden_config_keys,
     }
-    deadline = POLICIES["verify"].deadline_seconds
-    found = Verified.model_validate(
-        run.do("verify", "verify", arguments, deadline_seconds=deadline)
+    result = run.do(
+        step_name,
+        "verify",
+        arguments,
+        operation="verify" if step_name == "verify" else f"{step_name}-verify",
+        deadline_seconds=POLICIES["verify"].deadline_seconds,
     )
-    run.say(f"{found.files_checked} files of {found.packages} packages are as their RECORD says")
-    return found
+    return Verified.model_validate(result)

@@ -5,7 +5,7 @@ from typing import Any
 from prefect.artifacts import create_progress_artifact, update_progress_artifact
 from pydantic import BaseModel
 
-from tasks.artifacts import key
+from tasks.artifacts import best_effort, key
 from tasks.errors import StepFailed
 from tasks.readiness import NotReady, wait_until_ready
 from tasks.redeployment import Redeployment
@@ -61,7 +61,7 @@ def wait_healthy(run: Redeployment, launched: Launched, version: str) -> Serving
     )
     serving = Serving.model_validate(result)
     _ask(run, version)
-    run.say(f"serving {version} after {serving.listening_after_seconds:.1f} s")
+    run.log(f"serving {version} after {serving.listening_after_seconds:.1f} s")
     return serving
 
 
@@ -74,6 +74,7 @@ def _ask(run: Redeployment, version: str) -> None:
                 version=version,
                 model=service.served_model,
                 api_key=service.api_key,
+                link=lambda: run.supervisor.call("version", {}),
             )
         except NotReady as error:
             raise StepFailed("wait-healthy", "not-ready", f"{service.unit} is {error}.") from error
@@ -91,13 +92,16 @@ class _Shown:
         """Show one progress of the supervisor."""
         stage, percent = str(progress.get("stage", "")), progress.get("percent")
         if stage and stage != self._stage:
-            self._run.say(f"{progress.get('elapsed', 0):.0f} s: {stage}")
+            self._run.log(f"{progress.get('elapsed', 0):.0f} s: {stage}")
             self._stage = stage
         if percent is None:
             return
+        with best_effort(self._run, "the progress"):
+            self._publish(float(percent), stage)
+
+    def _publish(self, percent: float, stage: str) -> None:
         if self._artifact is None:
-            self._artifact = create_progress_artifact(
-                float(percent), key=key(self._run, "start-up"), description=stage
-            )
+            name = key(self._run, "start-up")
+            self._artifact = create_progress_artifact(percent, key=name, description=stage)
         else:
-            update_progress_artifact(self._artifact, float(percent), description=stage)
+            update_progress_artifact(self._artifact, percent, description=stage)

@@ -19,6 +19,7 @@ from blocks.errors import RedeployError
 from tasks.packages import versions
 
 NIGHTLY = "nightly"
+_MOST_SHOWN = 5
 _COMMIT = re.compile(r"[0-9a-f]{7,40}")
 _FULL_COMMIT = re.compile(r"/([0-9a-f]{40})/")
 
@@ -284,9 +285,11 @@ def _runs_on(wheel: Wheel, machine: str, python: str) -> bool:
 
 def _none(why: Why, what: str, page_url: str, entries: Sequence[Entry]) -> NoWheel:
     offered = [entry.filename for entry in entries]
+    shown = ", ".join(offered[:_MOST_SHOWN]) or "no wheel at all"
+    more = f" and {len(offered) - _MOST_SHOWN} more" if len(offered) > _MOST_SHOWN else ""
     return NoWheel(
         why,
-        f"{page_url} has {what}; it has {', '.join(offered) or 'no wheel at all'}.",
+        f"{page_url} has {what}; it has {shown}{more}.",
         url=page_url,
         hint="Ask for another version, commit or variant, or wait until it is published.",
         offered=offered,

@@ -70,6 +70,20 @@ def parse(text: str) -> VllmVersion:
     )
 
 
+def same_build(one: str, other: str) -> bool:
+    """Tell whether two versions are of one commit, whatever variant they were built for.
+
+    A wheel's name says `+gea5f903f8.cu130` where the running program says `+gea5f903f8`.
+    """
+    try:
+        a, b = parse(one), parse(other)
+    except ValueError:
+        return one == other
+    known = [commit for commit in (a.commit, b.commit) if commit]
+    same_commit = len(known) < 2 or _same_commit(*known)
+    return (a.base, a.dev) == (b.base, b.dev) and same_commit
+
+
 def commit_delta(old: str, new: str) -> CommitDelta:
     """Count the commits from one version to another.
 
