@@ -1,16 +1,19 @@
 """Hosts and services in one TOML file that is kept in git.
 
 `[hosts.NAME]` and `[services.NAME]` hold the fields of the two blocks; a service names its host.
+Secrets are named, not written: `api_key = { env = "KIMI_KEY" }` or `{ file = "/etc/keys/kimi" }`.
 """
 
+import os
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, get_args
 
 from prefect.blocks.core import Block
-from pydantic import TypeAdapter, ValidationError
+from pydantic import SecretStr, TypeAdapter, ValidationError
+from pydantic.fields import FieldInfo
 
 from blocks.errors import ConfigurationError
 from blocks.host import Host
@@ -65,7 +68,12 @@ def load(path: Path) -> Configuration:
 
 
 def save(configuration: Configuration) -> None:
-    """Save every host and service as a block of that name in Prefect, over what is there."""
+    """Save every host and service as a block of that name in Prefect, over what is there.
+
+    The kinds of block are registered as well, so that their forms are there to be filled in.
+    """
+    Host.register_type_and_schema()
+    Service.register_type_and_schema()
     for name, host in configuration.hosts.items():
         host.save(name, overwrite=True)
     for name, service in configuration.services.items():
@@ -116,7 +124,37 @@ def _service(name: str, table: dict[str, Any], hosts: dict[str, Host], path: Pat
     return _build(Service, {**table, "host": hosts[host]}, f"services.{name}", path)
 
 
+def _secret(value: object, where: str, path: Path) -> str:
+    """Return a secret from the environment or a file: `{ env = "NAME" }` or `{ file = "/…" }`."""
+    if isinstance(value, dict) and len(value) == 1:
+        (kind, place), *_ = value.items()
+        if kind == "env" and isinstance(place, str) and os.environ.get(place):
+            return os.environ[place]
+        if kind == "file" and isinstance(place, str):
+            try:
+                return Path(place).read_text(encoding="utf-8").strip()
+            except OSError as error:
+                raise ConfigurationError(
+                    f"{path}: {where}: {place} cannot be read: {error.strerror}.",
+                    hint="Correct the file.",
+                ) from error
+    raise ConfigurationError(
+        f"{path}: {where} is a secret and does not belong in this file.",
+        hint='Give { env = "NAME" } with that variable set, or { file = "/path" }.',
+    )
+
+
+def _is_secret(field: FieldInfo) -> bool:
+    return SecretStr in (field.annotation, *get_args(field.annotation))
+
+
 def _build(kind: type[_Block], table: dict[str, Any], where: str, path: Path) -> _Block:
+    table = {
+        name: _secret(value, f"{where}.{name}", path)
+        if name in kind.model_fields and _is_secret(kind.model_fields[name])
+        else value
+        for name, value in table.items()
+    }
     fields = {name for name in kind.model_fields if not name.startswith("_")}
     for unknown in sorted(table.keys() - fields):
         raise ConfigurationError(

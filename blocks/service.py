@@ -11,7 +11,6 @@ from blocks.types import AbsolutePath, Glob, PackageName, Port, UnitName
 from blocks.urls import IndexUrl
 
 ModuleName = Annotated[str, Field(pattern=r"^[A-Za-z_]\w*(\.[A-Za-z_]\w*)*$")]
-Marker = Annotated[str, Field(min_length=3, max_length=200)]
 
 
 def _one_line(value: str) -> str:
@@ -20,7 +19,10 @@ def _one_line(value: str) -> str:
     return value
 
 
-ModelName = Annotated[str, Field(min_length=1, max_length=300), AfterValidator(_one_line)]
+Marker = Annotated[str, Field(min_length=3, max_length=200), AfterValidator(_one_line)]
+ModelName = Annotated[
+    str, Field(min_length=1, max_length=300, pattern=r"^[^-]"), AfterValidator(_one_line)
+]
 
 
 def _cron(value: str) -> str:
@@ -31,14 +33,18 @@ def _cron(value: str) -> str:
 CronText = Annotated[str, AfterValidator(_cron)]
 
 
+def _title(name: str, _info: object) -> str:
+    return name.replace("_", " ").capitalize()
+
+
 class BenchmarkShape(BaseModel):
     """How much `vllm bench serve` sends after a redeploy."""
 
     model_config = ConfigDict(extra="forbid")
 
     num_prompts: int = Field(50, ge=1, le=10_000, description="requests")
-    input_len: int = Field(128, ge=1, description="prompt tokens a request")
-    output_len: int = Field(64, ge=2, description="generated tokens a request")
+    input_len: int = Field(128, ge=1, le=1_000_000, description="prompt tokens a request")
+    output_len: int = Field(64, ge=2, le=1_000_000, description="generated tokens a request")
 
 
 class Service(Block):
@@ -47,6 +53,8 @@ class Service(Block):
     _block_type_name = "vLLM service"
     _block_type_slug = "vllm-service"
     _description = "One systemd unit that runs `vllm serve` on a host."
+
+    model_config = ConfigDict(field_title_generator=_title)
 
     host: Host = Field(description="the host it runs on")
     unit: UnitName = Field(description="the systemd unit, for example `vllm.service`")
@@ -69,27 +77,36 @@ class Service(Block):
         description="package indexes, first one first; empty: as uv is configured on the host",
     )
     imports: list[ModuleName] = Field(
-        default_factory=lambda: ["vllm"], description="modules that must import before the switch"
+        default_factory=lambda: ["vllm"],
+        max_length=100,
+        description="modules that must import before the switch",
     )
     markers: list[Marker] = Field(
-        default_factory=list, description="text that only left-over debug code contains"
+        default_factory=list,
+        max_length=100,
+        description="text that only left-over debug code contains",
     )
     debug_files: list[Glob] = Field(
-        default_factory=list, description="dumps to remove, for example `/tmp/*.pt`"
+        default_factory=list, max_length=100, description="dumps to remove, for example `/tmp/*.pt`"
     )
     debug_file_age_seconds: int = Field(0, ge=0, description="younger dumps are kept")
-    forbidden_config_keys: list[str] = Field(
-        default_factory=list, description="keys that the model's config.json must not have"
+    forbidden_config_keys: list[Marker] = Field(
+        default_factory=list,
+        max_length=100,
+        description="keys that the model's config.json must not have",
     )
     start_deadline_seconds: int = Field(
-        3600, ge=5, description="a start that does not serve after this has failed"
+        3600, ge=5, le=7 * 86_400, description="a start that does not serve after this has failed"
     )
-    stop_timeout_seconds: int = Field(300, ge=1, description="how long a stop may take")
+    stop_timeout_seconds: int = Field(300, ge=1, le=86_400, description="how long a stop may take")
     gpu_wait_seconds: int = Field(
-        120, ge=0, description="how long to wait for this service's GPU memory before a start"
+        120,
+        ge=0,
+        le=86_400,
+        description="how long to wait for this service's GPU memory before a start",
     )
     nightly: CronText | None = Field(
-        None, description="when the nightly schedule redeploys it, as cron: `0 3 * * *`"
+        None, description="when the nightly schedule redeploys it, as cron in UTC: `0 3 * * *`"
     )
     benchmark: BenchmarkShape = Field(default_factory=lambda: BenchmarkShape.model_validate({}))
 

@@ -1,6 +1,11 @@
 """`redeploy sandbox up|down|list`: real hosts on this machine to try a redeploy on."""
 
+import json
+from dataclasses import asdict
+
 from cyclopts import App
+
+from deployments.commands import AsJson
 
 app = App(name="sandbox", help="Real systemd hosts on this machine to try it on.")
 
@@ -45,15 +50,19 @@ def down(name: str = "demo", *, all_: bool = False) -> None:
 
 
 @app.command(name="list")
-def list_() -> None:
+def list_(*, as_json: AsJson = False) -> None:
     """Show the hosts on this machine."""
     from rich.table import Table
 
     from deployments import terminal
     from deployments.sandbox.cli import sandbox_list
 
-    table = Table("host", "address", "state")
     with terminal.errors_told():
-        for host in sandbox_list():
-            table.add_row(host.name, host.address, host.state)
+        hosts = sandbox_list()
+    if as_json:
+        print(json.dumps([asdict(host) for host in hosts], indent=2))
+        return
+    table = Table("host", "address", "state")
+    for host in hosts:
+        table.add_row(host.name, host.address, host.state)
     terminal.out.print(table)

@@ -31,12 +31,11 @@ def serve_forever(host: str, port: int, runs: int, config_file: Path | None) -> 
         config_file: hosts and services; default: as the settings say.
     """
     try:
-        configuration = config.load(config_file or Settings().config)
-        url = f"http://{host}:{port}"
-        with (
-            temporary_settings({PREFECT_API_URL: f"{url}/api", PREFECT_UI_API_URL: f"{url}/api"}),
-            _server(host, port, url),
-        ):
+        configuration = _configuration(config_file)
+        url = f"http://{_reached_at(host)}:{port}"
+        # The UI asks the API where it came from itself, whatever name the browser knows us by.
+        settings = {PREFECT_API_URL: f"{url}/api", PREFECT_UI_API_URL: "/api"}
+        with temporary_settings(settings), _server(host, port, url):
             config.save(configuration)
             terminal.out.print(f"UI on {url}; Ctrl-C ends it.", highlight=False)
             serve_deployments(
@@ -44,6 +43,20 @@ def serve_forever(host: str, port: int, runs: int, config_file: Path | None) -> 
             )
     except RedeployError as error:
         terminal.give_up(error)
+
+
+def _configuration(config_file: Path | None) -> config.Configuration:
+    """Return the configuration; without any, the blocks saved in Prefect are all there is."""
+    path = config_file or Settings().config
+    if config_file is None and not path.exists():
+        return config.Configuration({}, {})
+    return config.load(path)
+
+
+def _reached_at(host: str) -> str:
+    """Return the address at which we reach a server that listens on this one."""
+    here = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)  # noqa: S104
+    return f"[{here}]" if ":" in here else here
 
 
 @contextmanager

@@ -52,6 +52,27 @@ def test_a_mistake_is_named(tmp_path: Path, text: str, said: str) -> None:
     assert "secret" not in str(refused.value)
 
 
+def test_a_secret_comes_from_elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "key").write_text("from-the-file\n")
+    monkeypatch.setenv("KIMI_KEY", "from-the-environment")
+    for where, secret in (
+        ('env = "KIMI_KEY"', "from-the-environment"),
+        (f'file = "{tmp_path}/key"', "from-the-file"),
+    ):
+        text = SERVICE + f"api_key = {{ {where} }}\n"
+        service = config.load(write(tmp_path, text)).service("kimi")
+        assert service.api_key is not None
+        assert service.api_key.get_secret_value() == secret
+        assert secret not in repr(service)
+
+
+@pytest.mark.parametrize("value", ['"sk-secret"', '{ env = "NOT_SET_HERE" }', "{ vault = 'x' }"])
+def test_a_secret_in_the_file_is_refused(tmp_path: Path, value: str) -> None:
+    with pytest.raises(ConfigurationError, match=r"services\.kimi\.api_key") as refused:
+        config.load(write(tmp_path, SERVICE + f"api_key = {value}\n"))
+    assert "sk-secret" not in str(refused.value)
+
+
 def test_a_missing_file_is_said(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match="cannot be read"):
         config.load(tmp_path / "none.toml")

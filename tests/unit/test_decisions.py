@@ -98,6 +98,19 @@ def test_a_skew_that_may_work_is_no_objection() -> None:
     assert planning.objection(plan(WARNING), wish(), facts()) is None
 
 
+def test_an_older_nightly_is_refused_unless_it_is_named() -> None:
+    older = plan().model_copy(update={"before": NEW, "after": OLD})
+    assert "older" in str(planning.objection(older, wish(), facts()))
+    assert planning.objection(older, wish(target=OLD), facts()) is None
+
+
+def test_what_is_installed_already_is_not_redeployed_unless_asked_for() -> None:
+    same = plan().model_copy(update={"before": NEW})
+    assert planning.nothing_to_do(same, wish())
+    assert not planning.nothing_to_do(same, wish(reinstall=True))
+    assert not planning.nothing_to_do(plan(), wish())
+
+
 def test_too_little_disk_is_refused() -> None:
     said = planning.objection(plan(), wish(), facts(environment__free_bytes=10**9))
     assert said is not None

@@ -1,5 +1,7 @@
 """Log text is hostile: it must not become markup."""
 
+import re
+
 import pytest
 from markdown_it import MarkdownIt
 
@@ -13,6 +15,7 @@ HOSTILE = [
     "| a | b |\n|---|---|",
     "\x1b[31mred\x1b[0m \u202egnp.exe",
     "![x](https://elsewhere.example/x.png)",
+    "see https://elsewhere.example/ or www.elsewhere.example or mail@elsewhere.example",
 ]
 
 
@@ -27,6 +30,7 @@ def test_a_cell_is_one_line_of_plain_text(text: str) -> None:
     page = table(("what",), [(text,)])
     html = MarkdownIt("commonmark").enable("table").render(page)
     assert page.count("\n") == 2
+    assert not re.search(r"\w://|www\.|\w@", page)
     for tag in ("<img", "<a ", "<script", "<h1"):
         assert tag not in html
 

@@ -8,7 +8,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 from pydantic import SecretStr
 
-from tasks.readiness import NotReady, same_version, wait_until_ready
+from tasks.readiness import NotReady, wait_until_ready
 
 VERSION = "0.16.0rc2.dev344+gea5f903f8"
 
@@ -59,7 +59,7 @@ def server() -> Iterator[tuple[str, type[Answers]]]:
 
 
 def ready(server: tuple[str, type[Answers]], **asked: object) -> None:
-    wish = {"version": VERSION, "model": "kimi", "api_key": None, **asked}
+    wish = {"version": VERSION, "model": "kimi", "api_key": None, "link": lambda: None, **asked}
     wait_until_ready(server[0], **wish)  # type: ignore[arg-type]
 
 
@@ -87,7 +87,34 @@ def test_a_wrong_answer_ends_it_at_once(
         ready(server)
 
 
-def test_versions_are_compared_as_versions() -> None:
-    assert same_version("0.16.0", "0.16")
-    assert not same_version(VERSION, VERSION.replace("344", "345"))
-    assert same_version("custom-build", "custom-build")
+def test_a_page_that_is_not_json_is_said(server: tuple[str, type[Answers]]) -> None:
+    server[1].pages = {**server[1].pages, "/version": "soon"}
+    with pytest.raises(NotReady, match="does not answer with an object"):
+        ready(server)
+
+
+def test_a_variant_of_the_wheel_is_not_told_by_the_program(
+    server: tuple[str, type[Answers]],
+) -> None:
+    ready(server, version=f"{VERSION}.cu130")
+
+
+class LinkLost(Exception):
+    pass
+
+
+def test_a_lost_link_is_not_a_service_that_is_not_ready() -> None:
+    def link() -> None:
+        raise LinkLost
+
+    with pytest.raises(LinkLost):
+        wait_until_ready("http://127.0.0.1:9", version=VERSION, model=None, api_key=None, link=link)
+
+
+def test_no_key_goes_to_a_proxy(
+    server: tuple[str, type[Answers]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:9")
+    monkeypatch.delenv("NO_PROXY", raising=False)
+    ready(server, api_key=SecretStr("k"))
+    assert server[1].keys == {"Bearer k"}

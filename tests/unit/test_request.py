@@ -33,6 +33,8 @@ def test_targets(target: str) -> None:
         ("attempts", 6),
         ("strategy", "yolo"),
         ("resume", "the last one"),
+        ("reason", "two\nlines"),
+        ("requested_by", "\x1b[31mred"),
         ("colour", "red"),
     ],
 )
