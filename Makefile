@@ -3,7 +3,7 @@ export DO_NOT_TRACK = 1
 BIN = .venv/bin
 SANDBOX ?= demo
 
-.PHONY: demo test check lint unit setup lock ui clean
+.PHONY: demo test check unit install setup lock clean
 
 demo: setup  ## boot a real host, break it the way it broke, and watch it heal
 	@$(BIN)/python -m deployments.demo $(SANDBOX)
@@ -17,6 +17,9 @@ check:  ## formatting, lint and strict types
 
 unit:  ## only what needs no host
 	@$(BIN)/pytest tests/unit
+
+install:  ## what a controller needs: .venv alone
+	@.ci/setup python
 
 setup:
 	@.ci/setup

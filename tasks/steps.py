@@ -31,7 +31,8 @@ class Policy:
     """What holds for one step.
 
     Attributes:
-        deadline_seconds: how long its operation may take on the host; None: the service says.
+        deadline_seconds: how long the flow waits for its operation, which goes on on the host;
+            None: the service says.
         again: which errors are transient and tried again.
         shown: what a person sees when it fails.
     """
@@ -44,7 +45,7 @@ class Policy:
 POLICIES = {
     "lock": Policy(60, LINK, "who holds the environment, since when and why"),
     "snapshot": Policy(120, LINK, "what could not be read"),
-    "plan": Policy(900, f"{LINK}; an index that answers 5xx, three times", "why it is refused"),
+    "plan": Policy(900, f"{LINK}; an index that does not answer, three times", "why it is refused"),
     "stop": Policy(None, LINK, "systemd's answer"),
     "reinstall": Policy(3600, LINK, "uv's own words"),
     "verify": Policy(1800, LINK, "the files, markers and packages that are not as locked"),
@@ -61,6 +62,23 @@ POLICIES = {
 }
 
 
+def policies_page() -> str:
+    """Return the table of all steps as markdown; docs/steps.md is this."""
+    rows = "\n".join(
+        f"| {name} | {_limit(one.deadline_seconds)} | {one.again} | {one.shown} |"
+        for name, one in POLICIES.items()
+    )
+    return (
+        "# What happens when a step fails\n\n"
+        "| step | longest | tried again | what a person sees |\n|---|---|---|---|\n"
+        f"{rows}\n"
+    )
+
+
+def _limit(seconds: int | None) -> str:
+    return "as the service says" if seconds is None else f"{seconds} s"
+
+
 def step(
     name: str,
 ) -> Callable[
@@ -75,6 +93,9 @@ def step(
         A decorator. The decorated function runs as a Prefect task and returns the function's own
         result; a `RedeployError` makes the task red with the error's sentence and is raised.
     """
+
+    if name not in POLICIES:
+        raise KeyError(name)
 
     def decorate(
         function: Callable[Concatenate[Redeployment, P], T],
