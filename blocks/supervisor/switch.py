@@ -9,6 +9,7 @@ from __future__ import annotations
 import ctypes
 import errno
 import os
+import stat
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -19,6 +20,13 @@ from blocks.supervisor.work import Work
 _AT_FDCWD = -100
 _RENAME_NOREPLACE = 1
 _RENAME_EXCHANGE = 2
+_WORDS = {
+    "old": "the old environment",
+    "new": "the new environment",
+    "nothing": "nothing",
+    "something": "something else",
+    "unknown": "what could not be looked at",
+}
 _NOT_HERE = (errno.EINVAL, errno.ENOSYS, errno.EXDEV, errno.EPERM, errno.EOPNOTSUPP)
 
 
@@ -31,12 +39,26 @@ class Paths(NamedTuple):
 
 
 def switch(arguments: dict[str, Any], work: Work) -> dict[str, Any]:
-    """Put the sibling at the environment's path and the old environment at `previous`."""
+    """Put the sibling at the environment's path and the old environment at `previous`.
+
+    Raises:
+        Failure: It was not carried out, or not to its end; `live` says which environment lies at
+            the path now: `old`, `new`, or `unclear`.
+    """
     paths = Paths(*(Path(arguments[key]) for key in ("environment", "sibling", "previous")))
     intent = work.recall("intent")
-    if intent is None:
-        intent = _intent(paths)
-        work.note("intent", intent)
+    try:
+        if intent is None:
+            intent = _intent(paths)
+            work.note("intent", intent)
+        return _carry_out(paths, intent, work)
+    except Failure as failure:
+        raise _placed(failure, paths, intent) from failure
+    except OSError as error:
+        raise _placed(_not_done(paths, error), paths, intent) from error
+
+
+def _carry_out(paths: Paths, intent: dict[str, Any], work: Work) -> dict[str, Any]:
     old, new = intent["old"], intent["new"]
     how = intent.get("how")
     here = [_inode(path) for path in paths]
@@ -51,7 +73,10 @@ def switch(arguments: dict[str, Any], work: Work) -> dict[str, Any]:
         how = "two-step"
         _move(paths.sibling, paths.live, paths)
     elif here != [new, None, old]:
-        raise _unclear(paths, here, old, new)
+        raise Failure(
+            "unclear",
+            "The folders are not where this switch left them; nothing was moved.",
+        )
     store.sync_folder(paths.live.parent)
     device, inode = new
     return {"how": how or "exchange", "live": {"device": device, "inode": inode}}
@@ -65,7 +90,7 @@ def _intent(paths: Paths) -> dict[str, Any]:
             "Look at what it is, and move it away if it is no longer needed.",
         )
     for path in paths[:2]:
-        if path.is_symlink() or not path.is_dir():
+        if not _is_folder(path):
             raise Failure(
                 "no-environment",
                 f"{path} is not a folder; nothing was switched.",
@@ -81,11 +106,12 @@ def _exchange(paths: Paths) -> str:
     except OSError as error:
         if error.errno not in _NOT_HERE:
             raise _not_moved(paths.sibling, paths.live, error) from error
-        _move(paths.live, paths.previous, paths)
         try:
+            _move(paths.live, paths.previous, paths)
             _move(paths.sibling, paths.live, paths)
-        except Failure:
-            _move(paths.previous, paths.live, paths)
+        except (Failure, OSError):
+            if _inode(paths.live) is None:
+                _move(paths.previous, paths.live, paths)
             raise
         return "two-step"
     return "exchange"
@@ -123,23 +149,56 @@ def _inode(path: Path) -> list[int] | None:
     return [found.st_dev, found.st_ino]
 
 
+def _is_folder(path: Path) -> bool:
+    try:
+        return stat.S_ISDIR(path.lstat().st_mode)
+    except OSError:
+        return False
+
+
 def _not_moved(source: Path, target: Path, error: OSError) -> Failure:
     return Failure(
         "not-switched",
         f"{source} could not be moved to {target}: {error.strerror}.",
-        "Both environments lie where they lay; look at their file system.",
+        "Look at their file system.",
         errno=error.errno,
     )
 
 
-def _unclear(paths: Paths, here: list[Any], old: Any, new: Any) -> Failure:
-    names = {str(old): "the old environment", str(new): "the new environment", "None": "nothing"}
-    said = [
-        f"{path}: {names.get(str(inode), 'something else')}" for path, inode in zip(paths, here)
-    ]
+def _not_done(paths: Paths, error: OSError) -> Failure:
     return Failure(
-        "unclear",
-        f"The folders are not where this switch left them; nothing was moved. {'; '.join(said)}.",
-        f"Put an environment at {paths.live} by hand, then start the service.",
-        places={str(path): names.get(str(inode)) for path, inode in zip(paths, here)},
+        "not-switched",
+        f"The switch of {paths.live} was not carried out to its end: {error.strerror or error}.",
+        "Look at the file systems of the environment and of /var/lib/vllm-redeploy.",
+        errno=error.errno,
     )
+
+
+def _placed(failure: Failure, paths: Paths, intent: dict[str, Any] | None) -> Failure:
+    """Return the failure with where everything lies now, looked at, not remembered."""
+    places = [_what_lies_at(path, intent) for path in paths]
+    if intent is None:
+        live = "old" if _is_folder(paths.live) else "unclear"
+        message = failure.message
+    else:
+        live = places[0] if places[0] in ("old", "new") else "unclear"
+        said = [f"at {path} lies {_WORDS[place]}" for path, place in zip(paths, places)]
+        message = f"{failure.message} Now {', '.join(said)}."
+    hint = failure.hint
+    if live == "unclear":
+        hint = f"Put an environment at {paths.live} by hand, then start the service."
+    where = {str(path): place for path, place in zip(paths, places)}
+    return Failure(failure.kind, message, hint, **failure.fields, live=live, places=where)
+
+
+def _what_lies_at(path: Path, intent: dict[str, Any] | None) -> str:
+    """Return what a path holds: a key of the words for it."""
+    try:
+        inode = _inode(path)
+    except OSError:
+        return "unknown"
+    if inode is None:
+        return "nothing"
+    if intent is None:
+        return "something"
+    return {str(intent["old"]): "old", str(intent["new"]): "new"}.get(str(inode), "something")

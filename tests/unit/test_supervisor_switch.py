@@ -111,7 +111,7 @@ def test_an_occupied_place_is_refused_before_anything_moves(places: Places) -> N
     places.previous.mkdir()
     with pytest.raises(Failure) as failed:
         places.switch()
-    assert failed.value.kind == "previous-exists"
+    assert (failed.value.kind, failed.value.fields["live"]) == ("previous-exists", "old")
     assert places.here() == ["old", "new", None]
 
 
@@ -119,7 +119,7 @@ def test_a_missing_sibling_is_refused(places: Places) -> None:
     places.sibling.rename(places.sibling.with_name("away"))
     with pytest.raises(Failure) as failed:
         places.switch()
-    assert failed.value.kind == "no-environment"
+    assert (failed.value.kind, failed.value.fields["live"]) == ("no-environment", "old")
 
 
 def test_folders_that_somebody_moved_are_left_alone(
@@ -129,5 +129,76 @@ def test_folders_that_somebody_moved_are_left_alone(
     places.live.rename(places.live.with_name("env.elsewhere"))
     with pytest.raises(Failure) as failed:
         places.switch()
-    assert failed.value.kind == "unclear"
+    assert (failed.value.kind, failed.value.fields["live"]) == ("unclear", "unclear")
     assert places.here() == [None, "new", None]
+
+
+def refusing_to_move(
+    places: Places, monkeypatch: pytest.MonkeyPatch, *moves: tuple[str, str]
+) -> None:
+    """Have the file system refuse some moves, each from one of the places to another."""
+    real = module._renameat2
+
+    def refusing(source: Path, target: Path, flags: int) -> None:
+        here = {places.live: "live", places.sibling: "sibling", places.previous: "previous"}
+        if (here[source], here[target]) in moves:
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        real(source, target, flags)
+
+    monkeypatch.setattr(module, "_renameat2", refusing)
+
+
+@pytest.mark.parametrize(
+    ("exchanges", "moves", "live", "here"),
+    [
+        (True, [("sibling", "live")], "old", ["old", "new", None]),
+        (True, [("sibling", "previous")], "new", ["new", "old", None]),
+        (False, [("live", "previous")], "old", ["old", "new", None]),
+        (False, [("sibling", "live")], "old", ["old", "new", None]),
+        (False, [("sibling", "live"), ("previous", "live")], "unclear", [None, "new", "old"]),
+    ],
+)
+def test_a_failure_says_which_environment_lies_at_the_path_now(
+    places: Places,
+    monkeypatch: pytest.MonkeyPatch,
+    exchanges: bool,
+    moves: list[tuple[str, str]],
+    live: str,
+    here: list[str | None],
+) -> None:
+    refusing_to_move(places, monkeypatch, *moves)
+    if not exchanges:
+        without_exchange(monkeypatch)
+    with pytest.raises(Failure) as failed:
+        places.switch()
+    assert places.here() == here
+    assert (failed.value.kind, failed.value.fields["live"]) == ("not-switched", live)
+    said = {"old": "the old environment", "new": "the new environment", None: "nothing"}
+    for path, what in zip((places.live, places.sibling, places.previous), here, strict=True):
+        assert f"at {path} lies {said[what]}" in failed.value.message
+        assert failed.value.fields["places"][str(path)] == (what or "nothing")
+
+
+def test_a_full_disk_after_the_exchange_is_a_failure_on_the_new_environment(
+    places: Places, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = places.work.note
+
+    def full(name: str, document: dict[str, Any]) -> None:
+        if "how" in document:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        real(name, document)
+
+    monkeypatch.setattr(places.work, "note", full)
+    with pytest.raises(Failure) as failed:
+        places.switch()
+    assert (failed.value.kind, failed.value.fields["live"]) == ("not-switched", "new")
+    assert places.here() == ["new", "old", None]
+
+
+def test_a_link_in_the_environments_place_is_unclear(places: Places) -> None:
+    places.live.rename(places.live.with_name("away"))
+    places.live.symlink_to(places.live.with_name("away"))
+    with pytest.raises(Failure) as failed:
+        places.switch()
+    assert (failed.value.kind, failed.value.fields["live"]) == ("no-environment", "unclear")
