@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 from pathlib import Path
 from typing import Any, Callable
 
@@ -15,7 +16,11 @@ _NONE_THERE = ("NVML_ERROR_LIBRARY_NOT_FOUND", "NVML_ERROR_DRIVER_NOT_LOADED")
 
 def facts(control_group: str | None = None) -> dict[str, Any]:
     """Return driver and GPUs; processes in the control group are marked as ours."""
-    looked = patience.within(_SECONDS, "the GPU driver", _read)
+    try:
+        pynvml = library()
+    except ImportError as error:
+        return {"driver": None, "problem": f"pynvml cannot be imported: {error}", "gpus": []}
+    looked = patience.within(_SECONDS, "the GPU driver", lambda: _read(pynvml))
     found: dict[str, Any] = looked.value or {"driver": None, "problem": looked.problem, "gpus": []}
     for gpu in found["gpus"]:
         for process in gpu["processes"]:
@@ -25,9 +30,15 @@ def facts(control_group: str | None = None) -> dict[str, Any]:
     return found
 
 
-def _read() -> dict[str, Any]:
-    import pynvml  # only where GPUs are asked for, and only in the child
+@functools.cache
+def library() -> Any:
+    """Return `pynvml`, imported once: later the archive it lies in may have been replaced."""
+    import pynvml  # slow to load, so only where GPUs are asked for
 
+    return pynvml
+
+
+def _read(pynvml: Any) -> dict[str, Any]:
     try:
         pynvml.nvmlInit()
     except pynvml.NVMLError as error:

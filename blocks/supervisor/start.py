@@ -45,7 +45,8 @@ def start(arguments: dict[str, Any], work: Work) -> dict[str, Any]:
     """Wait for the GPUs, then have systemd start the unit; how it fares is for `watch`.
 
     Raises:
-        Failure: A GPU is still held, there is no such unit, or systemd refused.
+        Failure: A GPU is still held or cannot be looked at, there is no such unit, or systemd
+            refused.
     """
     unit = arguments["unit"]
     noted = work.recall("starting")
@@ -93,20 +94,40 @@ def above_baseline(
     ]
 
 
+def not_seen(found: dict[str, Any], baseline: dict[str, int]) -> str | None:
+    """Return why it is not known whether the GPUs of a baseline are free, or None."""
+    if found["problem"]:
+        return str(found["problem"])
+    there = {str(gpu["index"]) for gpu in found["gpus"]}
+    missing = sorted(baseline.keys() - there)
+    return f"the driver lists no GPU {', '.join(missing)}" if missing else None
+
+
 def _wait_for_gpus(arguments: dict[str, Any], work: Work) -> float:
     baseline, began = arguments["baseline"], time.monotonic()
     while baseline:
         found = gpus.facts()
+        problem = not_seen(found, baseline)
         busy = above_baseline(found["gpus"], baseline, arguments["tolerance_bytes"])
         spent = time.monotonic() - began
-        if not busy:
+        if not busy and not problem:
             return round(spent, 3)
         if spent >= arguments["gpu_wait_seconds"]:
-            raise _busy(busy, baseline, spent)
+            raise _busy(busy, baseline, spent) if busy else _unknown(str(problem), spent)
         indexes = ", ".join(str(gpu["index"]) for gpu in busy)
-        work.progress(stage="waiting for GPUs", detail=f"GPU {indexes}", elapsed=round(spent, 1))
+        detail = f"GPU {indexes}" if busy else problem
+        work.progress(stage="waiting for GPUs", detail=detail, elapsed=round(spent, 1))
         time.sleep(_GPU_POLL_SECONDS)
     return 0.0
+
+
+def _unknown(problem: str, spent: float) -> Failure:
+    return Failure(
+        "gpus-unknown",
+        f"After {spent:.0f} s it is not known whether the service's GPUs are free: {problem}.",
+        "See what nvidia-smi and the kernel's log say; the service was not started.",
+        problem=problem,
+    )
 
 
 def _busy(busy: list[dict[str, Any]], baseline: dict[str, int], spent: float) -> Failure:

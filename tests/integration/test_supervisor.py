@@ -358,27 +358,50 @@ def test_only_the_holder_of_the_lock_may_act(bench: Bench) -> None:
     assert (refused.value.kind, refused.value.fields["holder"]) == ("locked", bench.id)
 
 
-@pytest.mark.skipif(shutil.which("gcc") is None, reason="gcc is not installed")
-def test_a_start_waits_for_this_services_gpus(bench: Bench, tmp_path: Path) -> None:
+@pytest.fixture
+def gpus(bench: Bench, tmp_path: Path) -> Iterator[Callable[[str], None]]:
+    """A GPU driver that says what it is told to say."""
+    if shutil.which("gcc") is None:
+        pytest.skip("gcc is not installed")
     library = f"/usr/lib/{LIBRARY}"
     bench.host.put(build_stub(tmp_path).read_bytes(), library)
+    bench.launch("serve")
+    yield lambda told: bench.host.put(told.encode(), CONFIGURATION)
+    bench.host.run(["rm", "-f", library, CONFIGURATION])
 
-    def hold(used: int) -> None:
-        gpu = StubGpu("GPU-1", "NVIDIA H200", 10**11, used, (StubProcess(1, used),))
-        bench.host.put(configuration([gpu, gpu]).encode(), CONFIGURATION)
 
-    asked = {"unit": UNIT, "baseline": {"1": 10**6}, "tolerance_bytes": 10**6}
-    try:
-        bench.launch("serve")
-        hold(10**10)
-        busy = bench.do("busy", "start", gpu_wait_seconds=1, **asked).error or {}
-        releasing = threading.Timer(3, hold, [0])
-        releasing.start()
-        started = bench.do("free", "start", gpu_wait_seconds=60, **asked)
-        releasing.join()
-    finally:
-        bench.host.run(["rm", "-f", library, CONFIGURATION])
+def held(used: int) -> str:
+    gpu = StubGpu("GPU-1", "NVIDIA H200", 10**11, used, (StubProcess(1, used),))
+    return configuration([gpu, gpu])
+
+
+WAITING = {"unit": UNIT, "baseline": {"1": 10**6}, "tolerance_bytes": 10**6}
+
+
+def test_a_start_waits_for_this_services_gpus(bench: Bench, gpus: Callable[[str], None]) -> None:
+    gpus(held(10**10))
+    busy = bench.do("busy", "start", gpu_wait_seconds=1, **WAITING).error or {}
+    releasing = threading.Timer(3, gpus, [held(0)])
+    releasing.start()
+    started = bench.do("free", "start", gpu_wait_seconds=60, **WAITING)
+    releasing.join()
     assert (busy["kind"], busy["pids"]) == ("gpus-busy", [1])
+    assert started.succeeded, started.error
+    assert (started.result or {})["gpus_waited_seconds"] > 1
+
+
+@pytest.mark.parametrize("told", ["fail 999\n", configuration([])])
+def test_gpus_that_cannot_be_looked_at_are_waited_for_and_not_taken_for_free(
+    bench: Bench, gpus: Callable[[str], None], told: str
+) -> None:
+    gpus(told)
+    unknown = bench.do("unknown", "start", gpu_wait_seconds=2, **WAITING)
+    repairing = threading.Timer(3, gpus, [held(0)])
+    repairing.start()
+    started = bench.do("seen", "start", gpu_wait_seconds=60, **WAITING)
+    repairing.join()
+    assert (unknown.error or {})["kind"] == "gpus-unknown"
+    assert (unknown.finished or 0) - unknown.started >= 2
     assert started.succeeded, started.error
     assert (started.result or {})["gpus_waited_seconds"] > 1
 

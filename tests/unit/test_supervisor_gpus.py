@@ -1,5 +1,6 @@
 """GPUs by real pynvml; where there is a compiler, against a library that stands in for NVIDIA's."""
 
+import importlib.util
 import json
 import os
 import shutil
@@ -10,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from blocks.supervisor.start import above_baseline
+from blocks.supervisor.start import above_baseline, not_seen
 from tests.integration.nvml_stub import StubGpu, StubProcess, build_stub, configuration
 
 ROOT = Path(__file__).parents[2]
@@ -66,3 +67,28 @@ def test_only_gpus_of_this_service_are_waited_for() -> None:
     assert above_baseline(found, {"0": 100}, 300) == [found[0]]
     assert above_baseline(found, {"0": 100}, 400) == []
     assert above_baseline(found, {}, 0) == []
+
+
+def test_gpus_that_could_not_be_looked_at_are_not_free() -> None:
+    gpu = {"index": 0, "memory_used": 0}
+    assert not_seen({"problem": None, "gpus": [gpu]}, {"0": 1}) is None
+    assert not_seen({"problem": "NVML: x", "gpus": []}, {"0": 1}) == "NVML: x"
+    missing = not_seen({"problem": None, "gpus": [gpu]}, {"0": 1, "1": 1, "7": 1})
+    assert missing == "the driver lists no GPU 1, 7"
+
+
+def test_pynvml_is_imported_once_and_no_longer_needs_its_file(tmp_path: Path) -> None:
+    (tmp_path / "pynvml.py").write_text((ROOT / pynvml_file()).read_text())
+    code = (
+        "import pathlib, sys; sys.path.insert(0, sys.argv[1]); from blocks.supervisor import gpus;"
+        "first = gpus.facts()['problem']; pathlib.Path(sys.argv[1], 'pynvml.py').unlink();"
+        "assert gpus.facts()['problem'] == first; assert 'import' not in str(first), first"
+    )
+    subprocess.run([sys.executable, "-c", code, str(tmp_path)], cwd=ROOT, check=True)
+
+
+def pynvml_file() -> str:
+    spec = importlib.util.find_spec("pynvml")
+    assert spec is not None
+    assert spec.origin is not None
+    return spec.origin
