@@ -93,7 +93,6 @@ def step(
         A decorator. The decorated function runs as a Prefect task and returns the function's own
         result; a `RedeployError` makes the task red with the error's sentence and is raised.
     """
-
     if name not in POLICIES:
         raise KeyError(name)
 
