@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from blocks.supervisor.failures import Failure
+from blocks.supervisor.secrets import redacted
 
 
 class Owner(NamedTuple):
@@ -201,7 +202,7 @@ def _package(info: Path) -> dict[str, Any] | None:
     return {
         "name": normalised(names[0]),
         "version": numbers[0],
-        "requires": [value for name, value in fields if name == "requires-dist"],
+        "requires": [redacted(value) for name, value in fields if name == "requires-dist"],
         "installer": _line(info / "INSTALLER"),
         "origin": _origin(info / "direct_url.json"),
     }
@@ -216,7 +217,7 @@ def _line(path: Path) -> str | None:
 def _origin(path: Path) -> str | None:
     with contextlib.suppress(OSError, ValueError):
         url = json.loads(path.read_bytes()).get("url")
-        return url if isinstance(url, str) else None
+        return redacted(url) if isinstance(url, str) else None
     return None
 
 
