@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from blocks.supervisor import commands, environment, units, uv
+from blocks.supervisor import commands, environment, foreign, units, uv
 from blocks.supervisor.failures import Failure
 from blocks.supervisor.journal import journal
 from blocks.supervisor.watch import verdict
@@ -108,4 +108,4 @@ def _read(path: Path) -> dict[str, Any] | None:
             value = json.loads(file.read(_LARGEST_RESULT))
     except (OSError, ValueError):
         return None
-    return value if isinstance(value, dict) else None
+    return foreign.all_safe(value) if isinstance(value, dict) else None

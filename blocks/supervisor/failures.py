@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from blocks.supervisor import foreign
+
 
 class Told(Exception):
     """Something a person is told: a kind for programs, a sentence, and what to do next."""
@@ -16,8 +18,9 @@ class Told(Exception):
         self.fields = fields
 
     def document(self) -> dict[str, Any]:
-        """Return it as it is written in JSON."""
-        return {"kind": self.kind, "message": self.message, "hint": self.hint, **self.fields}
+        """Return it as it is written in JSON, fit to be told."""
+        told = {"message": self.message, "hint": self.hint, **self.fields}
+        return {"kind": self.kind, **foreign.all_safe(told)}
 
 
 class Refusal(Told):

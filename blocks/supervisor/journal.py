@@ -5,19 +5,17 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import re
 import selectors
 import subprocess
 from collections.abc import Iterator
 from typing import IO, Any, cast
 
-from blocks.supervisor import commands, processes
+from blocks.supervisor import commands, foreign, processes
 from blocks.supervisor.failures import Failure
 from blocks.supervisor.work import Work
 
 LONGEST_MESSAGE = 16384
-_ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[@-Z\\-_])")
-_CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
+_LONGEST_RAW = 4 * LONGEST_MESSAGE
 
 
 def message_text(value: Any) -> str:
@@ -29,12 +27,7 @@ def message_text(value: Any) -> str:
             numbers = [item for item in value if isinstance(item, int) and 0 <= item < 256]
             value = bytes(numbers).decode("utf-8", "replace")
     text = value if isinstance(value, str) else ""
-    return clean(text)[:LONGEST_MESSAGE]
-
-
-def clean(text: str) -> str:
-    """Return text without terminal commands and control characters."""
-    return _CONTROL.sub("", _ESCAPES.sub("", text))
+    return foreign.clean(text[:_LONGEST_RAW])[:LONGEST_MESSAGE]
 
 
 def parse(line: str | bytes) -> dict[str, Any] | None:
@@ -69,7 +62,7 @@ def matches(unit: str, invocation: str | None) -> tuple[str, ...]:
 
 
 def journal(arguments: dict[str, Any], work: Work | None = None) -> dict[str, Any]:
-    """Return the newest lines of a unit, oldest first."""
+    """Return the newest lines of a unit, oldest first, their secrets hidden."""
     del work
     since = arguments["since"]
     options = [f"--lines={arguments['lines']}"]
@@ -80,16 +73,11 @@ def journal(arguments: dict[str, Any], work: Work | None = None) -> dict[str, An
     if ended.exit != 0:
         raise Failure(
             "no-journal",
-            f"journalctl failed: {ended.errors.strip()[-500:]}",
+            f"journalctl failed: {foreign.last_words(ended.errors, 500)}",
             "Check that journald of this host runs.",
         )
     entries = filter(None, map(parse, ended.output.splitlines()))
-    hidden = ("cursor", "message_id")
-    return {
-        "entries": [
-            {key: value for key, value in entry.items() if key not in hidden} for entry in entries
-        ]
-    }
+    return {"entries": [_told(entry) for entry in entries]}
 
 
 class Follower:
@@ -132,6 +120,12 @@ class Follower:
         )
         self._selector = selectors.DefaultSelector()
         self._selector.register(cast("IO[bytes]", self._process.stdout), selectors.EVENT_READ)
+
+
+def _told(entry: dict[str, Any]) -> dict[str, Any]:
+    ours = ("cursor", "message_id")
+    kept = {key: value for key, value in entry.items() if key not in ours}
+    return {**kept, "message": foreign.safe(entry["message"])}
 
 
 def _text(value: Any) -> str | None:

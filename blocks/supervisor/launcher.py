@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 from typing import Protocol
 
-from blocks.supervisor import commands, processes, units
+from blocks.supervisor import commands, foreign, processes, units
 from blocks.supervisor.failures import Refusal
 
 
@@ -44,7 +44,7 @@ class SystemdLauncher:
         if ended.exit != 0:
             raise Refusal(
                 "not-started",
-                f"systemd did not start the operation: {ended.errors.strip()[-500:]}",
+                f"systemd did not start the operation: {foreign.last_words(ended.errors, 500)}",
                 "Run systemd-run on the host by hand to see more.",
             )
 

@@ -15,6 +15,7 @@ from blocks.supervisor import (
     benchmark,
     cleanup,
     facts,
+    foreign,
     journal,
     packages,
     releases,
@@ -137,7 +138,7 @@ def _request() -> Any:
 
 
 def _print(answer: dict[str, Any]) -> None:
-    sys.stdout.write(json.dumps(answer) + "\n")
+    sys.stdout.write(json.dumps(foreign.all_clean(answer)) + "\n")
     sys.stdout.flush()
 
 

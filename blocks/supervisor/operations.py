@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from blocks.supervisor import processes, store
+from blocks.supervisor import foreign, processes, store
 from blocks.supervisor.failures import Failure, Refusal, Told
 from blocks.supervisor.launcher import Launcher
 from blocks.supervisor.work import Doer, Work
@@ -181,11 +181,12 @@ _RESULT_KEYS = ("finished", "seconds", "result", "error")
 
 def _carry_out(doer: Doer, arguments: dict[str, Any], work: Work) -> dict[str, Any]:
     try:
-        return {"state": "succeeded", "result": doer(arguments, work), "error": None}
+        result = foreign.all_clean(doer(arguments, work))
+        return {"state": "succeeded", "result": result, "error": None}
     except Told as told:
         error = told.document()
     except Exception as unexpected:  # whatever happens has to be recorded
-        traceback.print_exc()
+        print(foreign.safe(traceback.format_exc()), file=sys.stderr)
         error = Failure(
             "unexpected",
             f"The supervisor itself failed: {type(unexpected).__name__}: {unexpected}"[:2000],

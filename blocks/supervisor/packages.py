@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
-from blocks.supervisor import commands, environment, processes, uv
+from blocks.supervisor import commands, environment, foreign, processes, uv
 from blocks.supervisor.failures import Failure
 from blocks.supervisor.work import Work
 
@@ -49,9 +49,9 @@ def resolve(arguments: dict[str, Any], work: Work) -> dict[str, Any]:
         )
         requirements = "".join(f"{line}\n" for line in arguments["requirements"])
         ended = uv.run_as_owner(owner, command, data=requirements)
-    print(ended.output, ended.errors, sep="\n", flush=True)
+    print(foreign.safe(ended.output), foreign.safe(ended.errors), sep="\n", flush=True)
     if ended.exit != 0:
-        words = ended.errors.strip()[-4000:]
+        words = foreign.last_words(ended.errors, 4000)
         raise Failure(
             "unresolvable",
             f"uv cannot resolve the packages: {words}",

@@ -12,6 +12,9 @@ import threading
 from collections.abc import Mapping, Sequence
 from typing import IO, Callable, NamedTuple, cast
 
+from blocks.supervisor import foreign
+from blocks.supervisor.secrets import redacted_argv
+
 UMASK = 0o022
 """Of programs we run; what we write ourselves is for root only."""
 
@@ -63,8 +66,11 @@ def stream(
     on_line: Callable[[str], None] | None = None,
     keep_lines: int = 200,
 ) -> Ended:
-    """Run a program, pass on to our own output what it prints, and keep its last lines."""
-    print("+", *argv, flush=True)
+    """Run a program, pass on to our own output what it prints, and keep its last lines.
+
+    What it prints is made fit to be told before it goes anywhere.
+    """
+    print("+", *redacted_argv(argv), flush=True)
     tail: collections.deque[str] = collections.deque(maxlen=keep_lines)
     process = subprocess.Popen(
         argv,
@@ -82,7 +88,7 @@ def stream(
     threading.Thread(target=_feed, args=(stdin, data.encode()), daemon=True).start()
     try:
         for raw in stdout:
-            line = _text(raw).rstrip("\n")
+            line = foreign.safe(_text(raw).rstrip("\n"))
             print(line, flush=True)
             tail.append(line[:2000])
             if on_line is not None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from blocks.supervisor import commands, gpus, processes, units
+from blocks.supervisor import commands, foreign, gpus, processes, units
 from blocks.supervisor.failures import Failure
 from blocks.supervisor.work import Work
 
@@ -171,6 +171,6 @@ def _systemctl(argv: commands.Argv, kind: str) -> None:
     if ended.exit != 0:
         raise Failure(
             kind,
-            f"{' '.join(argv)} was refused: {ended.errors.strip()[-1000:]}",
+            f"{' '.join(argv)} was refused: {foreign.last_words(ended.errors, 1000)}",
             "See `systemctl status` of the unit.",
         )

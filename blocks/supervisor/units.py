@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from blocks.supervisor import commands, processes
+from blocks.supervisor import commands, foreign, processes
 from blocks.supervisor.failures import Failure
 from blocks.supervisor.secrets import redacted, redacted_argv
 
@@ -55,7 +55,7 @@ def state(unit: str) -> dict[str, Any]:
     if ended.exit != 0:
         raise Failure(
             "no-systemd",
-            f"systemctl show {unit} failed: {ended.errors.strip()[-500:]}",
+            f"systemctl show {unit} failed: {foreign.last_words(ended.errors, 500)}",
             "Check that systemd of this host answers.",
         )
     return as_state(parse_show(ended.output), time.time() - time.monotonic())

@@ -6,7 +6,7 @@ import time
 from pathlib import Path
 from typing import Any, Callable
 
-from blocks.supervisor import store
+from blocks.supervisor import foreign, store
 
 _PROGRESS_SECONDS = 0.5
 
@@ -28,7 +28,7 @@ class Work:
         now = time.monotonic()
         if now - self._told >= _PROGRESS_SECONDS:
             self._told = now
-            store.write(self.progress_path, values, durable=False)
+            store.write(self.progress_path, foreign.all_safe(values), durable=False)
 
     def note(self, name: str, document: dict[str, Any]) -> None:
         """Write down what a second run has to know, durably, before it is done."""

@@ -9,7 +9,7 @@ from tasks.startup.stages import observe
 
 def test_lists_of_bytes_become_clean_text() -> None:
     raw = "\r\x1b[32mLoading: 50%\x1b[0m é".encode()
-    assert message_text(list(raw)) == "\rLoading: 50% é"
+    assert message_text(list(raw)) == "Loading: 50% é"
 
 
 def test_what_a_terminal_would_obey_is_taken_out() -> None:
