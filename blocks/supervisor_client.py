@@ -37,11 +37,6 @@ class Outcome:
     error: dict[str, Any] | None = None
     progress: dict[str, Any] | None = field(default=None, compare=False)
 
-    @property
-    def succeeded(self) -> bool:
-        """Whether the operation did what it was asked."""
-        return self.state == "succeeded"
-
 
 class Supervisor:
     """The supervisor of one host.

@@ -1,4 +1,4 @@
-"""Typed names: what may be called a unit, a path, a package, a version, a host.
+"""Typed names: what may be called a unit, a path, a package, a host.
 
 Each type refuses with one sentence. The supervisor checks the same again on the host, with the
 standard library only (`blocks.supervisor.values`), since it trusts nobody who calls it.
@@ -11,8 +11,6 @@ from collections.abc import Callable
 from typing import Annotated, Any
 
 from packaging.utils import canonicalize_name
-from packaging.version import InvalidVersion
-from packaging.version import Version as ParsedVersion
 from pydantic import AfterValidator, Field
 
 UNIT_PATTERN = r"^[A-Za-z0-9:_.@\\-]+(\.service)?$"
@@ -55,14 +53,6 @@ def package_name(value: str) -> str:
     return str(canonicalize_name(value))
 
 
-def version(value: str) -> str:
-    """Return the version, in the form that PEP 440 calls normal."""
-    try:
-        return str(ParsedVersion(value))
-    except InvalidVersion:
-        raise ValueError(f"{value!r} is not a version (PEP 440).") from None
-
-
 def host_address(value: str) -> str:
     """Return a host's DNS name or IP address."""
     try:
@@ -102,7 +92,6 @@ def _typed(check: Callable[[str], str], pattern: str | None, example: str) -> tu
 UnitName = Annotated[str, *_typed(unit_name, UNIT_PATTERN, "vllm-kimi-k25.service")]
 AbsolutePath = Annotated[str, *_typed(absolute_path, PATH_PATTERN, "/opt/vllm/env")]
 PackageName = Annotated[str, *_typed(package_name, PACKAGE_PATTERN, "flashinfer-cubin")]
-Version = Annotated[str, *_typed(version, None, "0.16.0rc2.dev344+gea5f903f8")]
 HostAddress = Annotated[str, *_typed(host_address, None, "gpu-17.example.com")]
 Port = Annotated[int, Field(ge=1, le=65535, examples=[8000])]
 Glob = Annotated[str, *_typed(glob, PATH_PATTERN, "/tmp/*_debug_*.pt")]  # noqa: S108

@@ -52,13 +52,6 @@ class Store:
             file.write(_missing_newline(file) + line)
             os.fsync(file.fileno())
 
-    def logged(self) -> Iterator[dict[str, Any]]:
-        """Yield the lines of the log; one that a power cut tore is passed over."""
-        with contextlib.suppress(FileNotFoundError), self.log_path.open("rb") as file:
-            for line in file:
-                with contextlib.suppress(ValueError):
-                    yield json.loads(line)
-
 
 def _missing_newline(file: Any) -> bytes:
     if file.seek(0, os.SEEK_END) == 0:

@@ -112,11 +112,6 @@ def exec_start(unit: str) -> list[list[str]]:
         return []
 
 
-def exists(unit: str) -> bool:
-    """Tell whether systemd knows a unit."""
-    return bool(state(unit)["load_state"] == "loaded")
-
-
 def _text(path: str) -> str:
     try:
         return redacted(Path(path).read_bytes()[:_LARGEST_FILE].decode("utf-8", "replace"))

@@ -194,7 +194,7 @@ def test_a_changed_host_key_is_refused(host: Host, tmp_path: Path) -> None:
 
 def test_a_start_is_followed_until_it_serves(bench: Bench) -> None:
     outcome = bench.watch(bench.launch("serve"))
-    assert outcome.succeeded, outcome.error
+    assert outcome.state == "succeeded", outcome.error
     stages = [one["name"] for one in (outcome.result or {})["stages"]]
     assert "loading weights" in stages[1:-1]
     assert stages[-1] == "serving"
@@ -203,7 +203,7 @@ def test_a_start_is_followed_until_it_serves(bench: Bench) -> None:
 
 
 def test_a_listener_on_another_address_is_found(bench: Bench) -> None:
-    assert bench.watch(bench.launch("serve-v6")).succeeded
+    assert bench.watch(bench.launch("serve-v6")).state == "succeeded"
 
 
 @pytest.mark.parametrize(
@@ -332,7 +332,7 @@ def test_a_reboot_interrupts_an_operation_and_the_next_caller_has_it_done(bench:
     assert bench.supervisor.call("status", {})["running"] == []
     listed = bench.supervisor.call("operations", {"prefix": bench.id})["operations"]
     assert [one["state"] for one in listed] == ["succeeded", "interrupted"]
-    assert not bench.do("watch", "watch", **asked).succeeded
+    assert bench.do("watch", "watch", **asked).state == "failed"
     assert bench.events("watch") == ["started", "interrupted", "started", "failed"]
 
 
@@ -386,7 +386,7 @@ def test_a_start_waits_for_this_services_gpus(bench: Bench, gpus: Callable[[str]
     started = bench.do("free", "start", gpu_wait_seconds=60, **WAITING)
     releasing.join()
     assert (busy["kind"], busy["pids"]) == ("gpus-busy", [1])
-    assert started.succeeded, started.error
+    assert started.state == "succeeded", started.error
     assert (started.result or {})["gpus_waited_seconds"] > 1
 
 
@@ -402,7 +402,7 @@ def test_gpus_that_cannot_be_looked_at_are_waited_for_and_not_taken_for_free(
     repairing.join()
     assert (unknown.error or {})["kind"] == "gpus-unknown"
     assert (unknown.finished or 0) - unknown.started >= 2
-    assert started.succeeded, started.error
+    assert started.state == "succeeded", started.error
     assert (started.result or {})["gpus_waited_seconds"] > 1
 
 
@@ -434,18 +434,18 @@ def test_an_environment_is_staged_verified_switched_and_switched_back(
     wheel_url = f"file://{WHEELS}/model-2.0-py3-none-any.whl"
     lock = f"model @ {wheel_url} --hash=sha256:{_sha256(bench, '2.0')}"
     staged = bench.do("stage", "stage", environment=ENVIRONMENT, release="r1", lock=lock)
-    assert staged.succeeded, staged.error
+    assert staged.state == "succeeded", staged.error
     sibling, kept = f"{ENVIRONMENT}.r1", f"{ENVIRONMENT}.previous-r1"
     assert (staged.result or {})["sibling"] == sibling
     assert environment(ENVIRONMENT) == "1.0"
     look = {"environment": ENVIRONMENT, "look_at": sibling, "imports": ["model"]}
     verified = bench.do("verify", "verify", locked={"model": "2.0"}, **look)
-    assert verified.succeeded, verified.error
+    assert verified.state == "succeeded", verified.error
     moved = {"environment": ENVIRONMENT, "sibling": sibling, "previous": kept}
     assert (bench.do("switch", "switch", **moved).result or {})["how"] == "exchange"
     assert environment(ENVIRONMENT) == "2.0"
     back = {"environment": ENVIRONMENT, "sibling": kept, "previous": f"{ENVIRONMENT}.rejected"}
-    assert bench.do("back", "switch", **back).succeeded
+    assert bench.do("back", "switch", **back).state == "succeeded"
     assert environment(ENVIRONMENT) == "1.0"
 
 
