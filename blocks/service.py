@@ -45,6 +45,9 @@ class BenchmarkShape(BaseModel):
     num_prompts: int = Field(50, ge=1, le=10_000, description="requests")
     input_len: int = Field(128, ge=1, le=1_000_000, description="prompt tokens a request")
     output_len: int = Field(64, ge=2, le=1_000_000, description="generated tokens a request")
+    deadline_seconds: int = Field(
+        900, ge=5, le=3600, description="a benchmark that has not ended after this has failed"
+    )
 
 
 class Service(Block):

@@ -19,4 +19,7 @@ class Settings(BaseSettings):
     )
     poll_first_seconds: float = Field(2, gt=0, description="the first long poll of an operation")
     poll_longest_seconds: float = Field(20, gt=0, description="polls grow up to this")
+    ready_patience_seconds: float = Field(
+        60, gt=0, description="how long a service that listens may take to answer as it should"
+    )
     index_timeout_seconds: float = Field(20, gt=0, description="one request to a wheel index")

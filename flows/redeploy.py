@@ -17,7 +17,7 @@ from tasks.diagnose import find_cause
 from tasks.errors import PlanRefused, StepFailed
 from tasks.fix import fix, remedy_for
 from tasks.lock import acquire, lock, release
-from tasks.plan import make_plan, nothing_to_do
+from tasks.plan import make_plan, nothing_to_do, plan_in_words
 from tasks.record import Story, record_if_possible
 from tasks.redeployment import Redeployment
 from tasks.reinstall import reinstall
@@ -35,7 +35,10 @@ from tasks.verify import verify
 )
 def redeploy(request: Request) -> State[None]:
     """Take a vLLM service to another release, through its crash, and never leave it down."""
-    service = cast("Service", Service.load(request.service))
+    try:
+        service = cast("Service", Service.load(request.service))
+    except ValueError:
+        return Failed(message=f"No service block named {request.service!r} is saved in Prefect.")
     run = Redeployment(request.resume or str(flow_run.id), request, service)
     with run.opened():
         try:
@@ -54,7 +57,7 @@ def _redeploy(run: Redeployment) -> State[None]:
     before = snapshot(run)
     plan = make_plan(run, before)
     if run.request.plan_only:
-        return Completed(message=f"Planned: {plan.before} → {plan.after}.", data=plan)
+        return Completed(message=plan_in_words(plan, run.request, before), data=plan)
     if nothing_to_do(plan, run.request):
         return Completed(message=f"Nothing to do: {plan.after} is installed already.")
     story = Story(before, plan)
@@ -105,7 +108,7 @@ def _prove(run: Redeployment, story: Story) -> State[None]:
     serving = f"Serving {story.plan.after}"
     try:
         if run.request.benchmark:
-            story.benchmark = benchmark(run)
+            story.benchmark = benchmark(run, story.plan.after)
     except StepFailed as failure:
         if failure.kind in DIED:
             find_cause(run, failure, None)

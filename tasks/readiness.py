@@ -9,9 +9,9 @@ from pydantic import SecretStr
 from tenacity import RetryCallState, Retrying, retry_if_exception_type, wait_exponential_jitter
 from tenacity.stop import stop_base
 
+from blocks.settings import Settings
 from tasks.packages.versions import same_build
 
-_PATIENCE_SECONDS = 60.0
 _REQUEST_SECONDS = 30.0
 _LINK_WAS_LOST_SECONDS = 2.0
 
@@ -25,20 +25,21 @@ class _NotYet(NotReady):
 
 
 class _Patience(stop_base):
-    """Gives up after a minute, in which the time without a link does not count."""
+    """Gives up in time, where the time without a link does not count."""
 
-    def __init__(self, link: Callable[[], object]) -> None:
+    def __init__(self, seconds: float, link: Callable[[], object]) -> None:
+        self._seconds = seconds
         self._link = link
         self._since = time.monotonic()
 
     def __call__(self, retry_state: RetryCallState) -> bool:
-        """Tell whether to give up; a lost link is waited for and starts the minute anew."""
+        """Tell whether to give up; a lost link is waited for and starts it all anew."""
         asked = time.monotonic()
         if isinstance(_error(retry_state), httpx.TransportError):
             self._link()
             if time.monotonic() - asked > _LINK_WAS_LOST_SECONDS:
                 self._since = time.monotonic()
-        return time.monotonic() - self._since > _PATIENCE_SECONDS
+        return time.monotonic() - self._since > self._seconds
 
 
 def wait_until_ready(
@@ -60,16 +61,18 @@ def wait_until_ready(
 
     Raises:
         HostError: the link stayed lost; that says nothing of the service.
-        NotReady: it did not become ready within a minute, or answers with another version.
+        NotReady: it did not become ready in time, or answers with another version.
     """
+    patience = Settings().ready_patience_seconds
+    request = min(_REQUEST_SECONDS, patience)
     headers = {"Authorization": f"Bearer {api_key.get_secret_value()}"} if api_key else {}
     with httpx.Client(
-        base_url=base_url, headers=headers, timeout=_REQUEST_SECONDS, trust_env=False
+        base_url=base_url, headers=headers, timeout=request, trust_env=False
     ) as client:
         for attempt in Retrying(
             retry=retry_if_exception_type((_NotYet, httpx.TransportError)),
             wait=wait_exponential_jitter(multiplier=0.2, max=5),
-            stop=_Patience(link),
+            stop=_Patience(patience, link),
             retry_error_callback=_give_up,
         ):
             with attempt:

@@ -56,7 +56,7 @@ POLICIES = {
     "wait-healthy": Policy(None, LINK, "the last stage and the service's last lines"),
     "diagnose": Policy(120, LINK, "the finding, or that the log does not hold the cause"),
     "fix": Policy(900, LINK, "the remedy and uv's own words"),
-    "benchmark": Policy(3600, LINK, "how many requests failed"),
+    "benchmark": Policy(None, LINK, "how many requests failed"),
     "record": Policy(60, LINK, "where the record is not"),
     "roll-back": Policy(None, LINK, "DOWN since when, and the one command to try"),
 }

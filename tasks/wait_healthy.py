@@ -60,12 +60,17 @@ def wait_healthy(run: Redeployment, launched: Launched, version: str) -> Serving
         on_progress=_Shown(run),
     )
     serving = Serving.model_validate(result)
-    _ask(run, version)
+    ask(run, "wait-healthy", version)
     run.log(f"serving {version} after {serving.listening_after_seconds:.1f} s")
     return serving
 
 
-def _ask(run: Redeployment, version: str) -> None:
+def ask(run: Redeployment, step_name: str, version: str) -> None:
+    """Ask the service itself whether it serves what it should.
+
+    Raises:
+        StepFailed: it does not, or not in time.
+    """
     service = run.service
     with run.host.tunnel(service.port) as local_port:
         try:
@@ -77,7 +82,9 @@ def _ask(run: Redeployment, version: str) -> None:
                 link=lambda: run.supervisor.call("version", {}),
             )
         except NotReady as error:
-            raise StepFailed("wait-healthy", "not-ready", f"{service.unit} is {error}.") from error
+            raise StepFailed(
+                step_name, "not-ready", f"{service.unit} does not serve as asked: {error}."
+            ) from error
 
 
 class _Shown:
