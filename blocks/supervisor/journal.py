@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
-import selectors
+import select
 import subprocess
+import time
 from collections.abc import Iterator
 from typing import IO, Any, cast
 
@@ -15,6 +15,8 @@ from blocks.supervisor.failures import Failure
 from blocks.supervisor.work import Work
 
 LONGEST_MESSAGE = 16384
+LONGEST_ENTRY = 4 << 20
+_REOPEN_SECONDS = 1.0
 _LONGEST_RAW = 4 * LONGEST_MESSAGE
 
 
@@ -81,45 +83,60 @@ def journal(arguments: dict[str, Any], work: Work | None = None) -> dict[str, An
 
 
 class Follower:
-    """Follows the lines of one invocation as they are written."""
+    """Follows the lines of one invocation as they are written.
+
+    A journalctl that ends (journald was restarted, say) is followed by another one after a pause,
+    from the last line seen.
+    """
 
     def __init__(self, unit: str, invocation: str) -> None:
         self._matches = matches(unit, invocation)
         self._cursor: str | None = None
         self._rest = b""
-        self._open()
+        self._process: subprocess.Popen[bytes] | None = None
+        self._open_at = 0.0
 
     def lines(self, seconds: float) -> Iterator[dict[str, Any]]:
         """Yield the entries that come within a time; the first ones end the wait."""
-        if self._process.poll() is not None:
-            self._open()  # journald was restarted, say: go on after the last line seen
-        if not self._selector.select(seconds):
+        pause = self._open_at - time.monotonic()
+        if self._process is None and pause > 0:
+            time.sleep(min(pause, seconds))
             return
-        stdout = cast("IO[bytes]", self._process.stdout)
+        stdout = cast("IO[bytes]", self._opened().stdout)
+        ready, _, _ = select.select([stdout], [], [], seconds)
+        if not ready:
+            return
         chunk = os.read(stdout.fileno(), 1 << 20)
+        if not chunk:
+            self.close()
+            self._open_at = time.monotonic() + _REOPEN_SECONDS
+            return
         *complete, self._rest = (self._rest + chunk).split(b"\n")
+        if len(self._rest) > LONGEST_ENTRY:
+            self._rest = b""  # what still comes of it is no entry, and is passed over
         for entry in filter(None, map(parse, complete)):
             self._cursor = entry["cursor"]
             yield entry
 
     def close(self) -> None:
         """End following."""
-        self._selector.close()
-        with contextlib.suppress(ProcessLookupError):
+        if self._process is not None:
             self._process.kill()
-        self._process.wait()
+            cast("IO[bytes]", self._process.stdout).close()
+            self._process.wait()
+            self._process = None
 
-    def _open(self) -> None:
-        after = (f"--after-cursor={self._cursor}",) if self._cursor else ()
-        self._rest = b""
-        self._process = subprocess.Popen(
-            commands.journal(self._matches, "--follow", "--lines=all", *after),
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-        )
-        self._selector = selectors.DefaultSelector()
-        self._selector.register(cast("IO[bytes]", self._process.stdout), selectors.EVENT_READ)
+    def _opened(self) -> subprocess.Popen[bytes]:
+        if self._process is None:
+            after = (f"--after-cursor={self._cursor}",) if self._cursor else ()
+            self._rest = b""
+            self._process = subprocess.Popen(
+                commands.journal(self._matches, "--follow", "--lines=all", *after),
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+            )
+        return self._process
 
 
 def _told(entry: dict[str, Any]) -> dict[str, Any]:

@@ -1,8 +1,14 @@
 """Journal entries as text, whatever a service wrote."""
 
 import json
+import os
+import time
+from collections.abc import Iterator
+from pathlib import Path
 
-from blocks.supervisor.journal import matches, message_text, parse
+import pytest
+
+from blocks.supervisor.journal import LONGEST_ENTRY, Follower, matches, message_text, parse
 from blocks.supervisor.trace import Trace
 from tasks.startup.stages import observe
 
@@ -81,3 +87,82 @@ def test_the_log_alone_does_not_make_it_serve() -> None:
     trace = Trace(started=0.0, lines=5)
     trace.add(1.0, 'INFO:     127.0.0.1:1 - "GET /health HTTP/1.1" 200 OK')
     assert trace.stage != "serving"
+
+
+JOURNALCTL = """#!/bin/sh
+cd "$(dirname "$0")" || exit 1
+echo "$@" >>calls
+cat output
+[ -e stay ] && exec sleep 60
+"""
+
+
+class Journalctl:
+    """A program of that name that says what it is told to say, and then ends or stays."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        program = folder / "journalctl"
+        program.write_text(JOURNALCTL)
+        program.chmod(0o755)
+
+    def says(self, *messages: str, stays: bool) -> None:
+        entries = [
+            {"__REALTIME_TIMESTAMP": "1", "__CURSOR": f"s={one}", "MESSAGE": one}
+            for one in messages
+        ]
+        (self.folder / "output").write_text("".join(f"{json.dumps(one)}\n" for one in entries))
+        (self.folder / "stay").unlink(missing_ok=True)
+        if stays:
+            (self.folder / "stay").touch()
+
+    @property
+    def calls(self) -> list[str]:
+        return (self.folder / "calls").read_text().splitlines()
+
+
+@pytest.fixture
+def journalctl(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Journalctl:
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    return Journalctl(tmp_path)
+
+
+@pytest.fixture
+def follower(journalctl: Journalctl) -> Iterator[Follower]:
+    journalctl.says(stays=False)
+    following = Follower("a.service", "0" * 32)
+    yield following
+    following.close()
+
+
+def open_files() -> int:
+    return len(list(Path("/proc/self/fd").iterdir()))
+
+
+def heard(follower: Follower, seconds: float) -> list[str]:
+    end, found = time.monotonic() + seconds, []
+    while (left := end - time.monotonic()) > 0:
+        found += [entry["message"] for entry in follower.lines(left)]
+    return found
+
+
+def test_a_journalctl_that_ends_is_replaced_after_a_pause_and_nothing_leaks(
+    journalctl: Journalctl, follower: Follower
+) -> None:
+    open_before, spent_before = open_files(), time.process_time()
+    journalctl.says("first", "second", stays=False)
+    assert heard(follower, 0.6) == ["first", "second"]
+    journalctl.says(stays=False)
+    heard(follower, 2.5)
+    assert 2 <= len(journalctl.calls) <= 4
+    assert "--after-cursor=s=second" in journalctl.calls[-1]
+    assert time.process_time() - spent_before < 0.5
+    journalctl.says("third", stays=True)
+    assert heard(follower, 1.5) == ["third"]
+    follower.close()
+    assert open_files() == open_before
+
+
+def test_an_entry_without_end_is_passed_over(journalctl: Journalctl, follower: Follower) -> None:
+    journalctl.says("x" * (LONGEST_ENTRY + (2 << 20)), "next", stays=True)
+    assert heard(follower, 2) == ["next"]
