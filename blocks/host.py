@@ -2,6 +2,7 @@
 
 import contextlib
 import io
+import secrets
 import shlex
 import time
 from collections.abc import Iterator, Sequence
@@ -126,15 +127,22 @@ class Host(Block):
         return again(self._run_once, tuple(argv), data, timeout)
 
     def put(self, data: bytes, path: str, mode: int = 0o644) -> None:
-        """Write a file on the host, atomically: it is there whole or not at all."""
-        new = f"{path}.new"
+        """Write a file on the host, atomically: it is there whole or not at all.
+
+        Two writers do not meet, since each writes a file of its own beside it first.
+        """
+        new = f"{path}.{secrets.token_hex(8)}"
         sudo = ("sudo", "-n") if self.sudo else ()
-        for argv, given in (
-            (("dd", f"of={new}", "conv=fsync", "status=none"), data),
-            (("chmod", f"{mode:o}", "--", new), b""),
-            (("mv", "-f", "-T", "--", new, path), b""),
-        ):
-            self._run_once((*sudo, *argv), given, 60).check()
+        try:
+            for argv, given in (
+                (("dd", f"of={new}", "conv=excl,fsync", "status=none"), data),
+                (("chmod", f"{mode:o}", "--", new), b""),
+                (("mv", "-f", "-T", "--", new, path), b""),
+            ):
+                self._run_once((*sudo, *argv), given, 60).check()
+        except CommandFailed:
+            self._run_once((*sudo, "rm", "-f", "--", new), b"", 60)
+            raise
 
     def tunnel(self, port: int) -> AbstractContextManager[int]:
         """Return a context that yields a local port leading to this port of the host."""
@@ -198,7 +206,7 @@ def _lost(name: str, why: str, *, sent: bool) -> HostUnreachable:
     when = "while a command ran" if sent else "before a command was sent"
     error = HostUnreachable(
         f"The link to {name} was lost {when}: {why.rstrip('.')}.",
-        "Run it again: what was started on the host goes on there and is found by its name.",
+        "What was started on the host goes on there, and is found by its name when it is resumed.",
     )
     error.address, error.sent = name, sent
     return error

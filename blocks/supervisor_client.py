@@ -1,6 +1,7 @@
 """The controller's side of the supervisor: put it there, ask it, wait for an operation."""
 
 import json
+import logging
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -18,6 +19,8 @@ _NOT_FOUND_EXIT = 127
 _CALL_SECONDS = 60.0
 _FIRST_WAIT_SECONDS = 1.0
 _LONGEST_WAIT_SECONDS = 20.0
+
+_LOG = logging.getLogger(__name__)
 
 State = Literal["running", "succeeded", "failed"]
 
@@ -48,18 +51,31 @@ class Supervisor:
     def __init__(self, host: Host) -> None:
         self.host = host
 
-    def install(self) -> str:
-        """Put the current supervisor on the host unless it is there; return its version.
+    def install(self, say: Callable[[str], None] = _LOG.warning) -> str:
+        """Put the current supervisor on the host unless it is there; return the version there.
+
+        While an operation runs, another version is left in place and used: a second controller
+        does not exchange it under a redeploy.
+
+        Args:
+            say: Told when another version is left in place, and why.
 
         Raises:
             HostError: The host cannot be spoken to.
             CommandFailed: The file could not be put there.
         """
         wanted = archive()
-        if self._installed_version() != wanted.version:
-            self.host.put(wanted.data, PATH, 0o755)
         found = self._installed_version()
-        if found != wanted.version:
+        if found == wanted.version:
+            return wanted.version
+        if found is not None and (running := self._running()):
+            say(
+                f"The supervisor on {self.host.address} stays at version {found[:12]}, "
+                f"since {', '.join(running)} runs; this program brings {wanted.version[:12]}."
+            )
+            return found
+        self.host.put(wanted.data, PATH, 0o755)
+        if self._installed_version() != wanted.version:
             raise CommandFailed(
                 f"The supervisor at {PATH} does not run as version {wanted.version[:12]}.",
                 "Run `redeploy-supervisor version </dev/null` on the host: it needs Python 3.9+.",
@@ -153,6 +169,12 @@ class Supervisor:
         return self.host.run(
             (*sudo, PATH, verb), input=json.dumps(payload), timeout=timeout, repeatable=True
         )
+
+    def _running(self) -> list[str]:
+        try:
+            return [str(one["operation"]) for one in self.call("status", {})["running"]]
+        except (Refused, CommandFailed, KeyError):
+            return []  # it cannot be asked, so nobody can be using it
 
     def _installed_version(self) -> str | None:
         ran = self._ask("version", {}, _CALL_SECONDS)

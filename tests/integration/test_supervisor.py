@@ -1,17 +1,21 @@
 """The supervisor on a real host: what it starts survives callers, links, kills and reboots."""
 
+import hashlib
+import io
 import json
 import shutil
 import subprocess
 import sys
 import threading
 import time
+import zipfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from blocks import supervisor_client
 from blocks.errors import (
     AuthenticationRefused,
     CommandFailed,
@@ -22,6 +26,7 @@ from blocks.errors import (
 )
 from blocks.host import Host
 from blocks.supervisor.launcher import unit_of
+from blocks.supervisor_archive import Archive, archive
 from blocks.supervisor_client import PATH, Outcome, Supervisor
 from deployments.sandbox import hosts
 from tests.integration.nvml_stub import (
@@ -152,6 +157,47 @@ def test_it_is_put_there_once(host: Host) -> None:
     assert supervisor.install() == version
     assert supervisor.call("version", {})["version"] == version
     assert host.run(["sh", "-c", f"ls {PATH}*"]).stdout.split() == [PATH]
+
+
+def test_two_writers_of_a_file_do_not_meet_and_leave_nothing_behind(host: Host) -> None:
+    written = [bytes([65 + number]) * 3_000_000 for number in range(4)]
+    writers = [threading.Thread(target=host.put, args=(one, "/opt/put")) for one in written]
+    for writer in writers:
+        writer.start()
+    for writer in writers:
+        writer.join()
+    assert host.run(["cat", "/opt/put"]).stdout.encode() in written
+    with pytest.raises(CommandFailed):
+        host.put(b"", "/opt")
+    assert host.run(["sh", "-c", "ls -d /opt.* /opt/put*"]).stdout.split() == ["/opt/put"]
+
+
+def test_another_version_is_not_put_under_a_running_operation(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before, other = bench.supervisor.install(), another_version()
+    monkeypatch.setattr(supervisor_client, "archive", lambda: other)
+    asked = bench.watching(bench.launch("hang"), 4)
+    caller = threading.Thread(target=lambda: bench.do("watch", "watch", **asked))
+    caller.start()
+    until(lambda: bench.events("watch") == ["started"], "the start of the operation", 10)
+    said: list[str] = []
+    assert bench.supervisor.install(said.append) == before
+    assert f"{bench.id}/watch runs" in said[0]
+    caller.join()
+    assert bench.supervisor.install(said.append) == other.version != before
+    assert len(said) == 1
+    monkeypatch.undo()
+    assert bench.supervisor.install(said.append) == before
+
+
+def another_version() -> Archive:
+    """Return our own supervisor with something more in it."""
+    buffer = io.BytesIO(archive().data)
+    with zipfile.ZipFile(buffer, "a") as file:
+        file.writestr("more.txt", "more")
+    data = buffer.getvalue()
+    return Archive(data, hashlib.sha256(data).hexdigest())
 
 
 def test_arguments_reach_the_program_as_they_are(host: Host) -> None:
