@@ -34,7 +34,7 @@ DEAD_LINK_SECONDS = 15
 # What paramiko would print of a failure is raised as an error of ours.
 logging.getLogger("paramiko").setLevel(logging.CRITICAL)
 
-_LEFT = "Nothing was done on the host."
+_LEFT = "This call did nothing on the host."
 
 
 @dataclass(frozen=True)

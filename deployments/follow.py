@@ -1,6 +1,7 @@
 """Run the flow in this process and tell it line by line, for `run` and `plan`."""
 
 import getpass
+import signal
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -13,6 +14,7 @@ from blocks.service import Service
 from blocks.settings import Settings
 from blocks.supervisor_client import Supervisor
 from deployments import terminal
+from deployments.server import an_api
 from flows.redeploy import redeploy
 from tasks.planned import Plan
 from tasks.release import ReleaseRecord
@@ -34,16 +36,17 @@ def follow(wish: dict[str, Any], config_file: Path | None, *, as_json: bool) -> 
 
     Exit codes: 0 done, 1 failed or refused, 2 the wish or the configuration is wrong, 130 Ctrl-C.
     """
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
-        request = _request(wish)
-        service = _saved(request.service, config_file)
-    except RedeployError as error:
-        terminal.give_up(error)
-    try:
-        with terminal.told(quiet=as_json):
-            state = redeploy(request, return_state=True)
+        with terminal.errors_told(), terminal.told(quiet=as_json):
+            request = _request(wish)
+            configuration = config.load(config_file or Settings().config)
+            service = configuration.service(request.service)
+            with an_api():
+                config.save(configuration)
+                state = redeploy(request, return_state=True)
     except KeyboardInterrupt:
-        terminal.interrupted(request.service)
+        terminal.interrupted(wish["service"])
         raise SystemExit(130) from None
     outcome = Outcome(
         id=request.resume or str(state.state_details.flow_run_id),
@@ -79,15 +82,15 @@ def _request(wish: dict[str, Any]) -> Request:
         return Request(requested_by=getpass.getuser(), **wish)
     except ValidationError as error:
         first = error.errors()[0]
-        field = ".".join(str(part) for part in first["loc"])
-        raise ConfigurationError(f"{field}: {first['msg']}.", hint="Nothing was done.") from error
+        name = str(first["loc"][0])
+        raise ConfigurationError(
+            f"{name}: {first['input']!r} will not do.", f"It is: {_described(name)}"
+        ) from error
 
 
-def _saved(name: str, config_file: Path | None) -> Service:
-    configuration = config.load(config_file or Settings().config)
-    service = configuration.service(name)
-    config.save(configuration)
-    return service
+def _described(name: str) -> str:
+    field = Request.model_fields.get(name)
+    return (field.description if field else None) or "not known here."
 
 
 def _recorded(service: Service, run_id: str) -> ReleaseRecord | None:

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,6 @@ from tasks.diagnose import JOURNAL_LINES, examine
 from tasks.diagnosis.symptoms import DeathKind
 from tasks.facts import Facts
 from tasks.release import ReleaseRecord
-from tasks.report import duration
 from tasks.snapshot import gpus_in_words
 
 
@@ -45,20 +45,8 @@ def history(name: str, config_file: Path | None, *, as_json: bool) -> None:
     if as_json:
         print(json.dumps(records, indent=2))
         return
-    table = Table("when", "result", "from", "to", "attempts", "down", "who", "why", "id")
     for record in map(ReleaseRecord.model_validate, records):
-        table.add_row(
-            record.time,
-            record.result,
-            record.before,
-            record.after,
-            str(len(record.attempts)),
-            duration(record.stopped_seconds),
-            escape(record.who),
-            escape(record.why),
-            record.id[:8],
-        )
-    terminal.out.print(table)
+        terminal.release(record)
 
 
 def diagnose(name: str, config_file: Path | None, *, as_json: bool) -> None:
@@ -111,9 +99,14 @@ def _status_rows(
     yield "environment", f"{environment.path}, {len(environment.packages)} packages"
     yield "GPUs", gpus_in_words(facts)
     for lock in state["locks"]:
-        yield "held by", f"{lock['who']}: {lock['why']} (since {lock['since']})"
+        yield "held by", f"{lock['who']}: {lock['why']}, since {_clock(lock['since'])}"
+        yield "", f"redeploy {lock['holder']}{', which fell silent' if lock.get('dead') else ''}"
     for operation in state["running"]:
-        yield "running", str(operation)
+        yield "running", f"{operation['operation']} since {_clock(operation['started'])}"
     last = state.get("last_release")
     if last:
         yield "last redeploy", f"{last['time']}: {last['verdict']}"
+
+
+def _clock(seconds: float) -> str:
+    return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%d %H:%M:%S} UTC"

@@ -2,6 +2,7 @@
 
 import logging
 import time
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import NoReturn
@@ -9,7 +10,7 @@ from typing import NoReturn
 from rich import markup
 from rich.console import Console
 from rich.panel import Panel
-from rich.table import Table
+from rich.table import Column, Table
 
 from blocks.errors import ConfigurationError, RedeployError
 from tasks.diagnosis.finding import Finding
@@ -32,7 +33,7 @@ err = Console(stderr=True)
 
 def give_up(error: RedeployError) -> NoReturn:
     """Say an error and leave: 2 for a wrong wish or configuration, 1 for everything else."""
-    err.print(f"[bold red]{escape(str(error))}[/]", highlight=False)
+    err.print(f"[bold red]{escape(str(error))}[/]", highlight=False, soft_wrap=True)
     raise SystemExit(2 if isinstance(error, ConfigurationError) else 1)
 
 
@@ -72,6 +73,7 @@ def told(*, quiet: bool) -> Iterator[None]:
     if quiet:
         yield
         return
+    out.print("[dim]Starting Prefect …[/]")
     lines = _Lines()
     loggers = [logging.getLogger(name) for name in ("prefect.flow_runs", "prefect.task_runs")]
     for logger in loggers:
@@ -95,7 +97,11 @@ def interrupted(service: str) -> None:
 
 def verdict(message: str, *, good: bool) -> None:
     """Print one sentence in a box."""
-    out.print(Panel(escape(message), style="green" if good else "red", expand=False))
+    colour = "green" if good else "red"
+    if out.is_terminal:
+        out.print(Panel(escape(message), style=colour, expand=False))
+    else:
+        out.print(f"[{colour}]{escape(message)}[/]", highlight=False, soft_wrap=True)
 
 
 def plan(drawn_up: Plan) -> None:
@@ -105,6 +111,19 @@ def plan(drawn_up: Plan) -> None:
     out.print(f"Commits: {_commits(drawn_up.delta)}", highlight=False)
     for skew in drawn_up.skews:
         out.print(f"[yellow]Out of step:[/] {escape(skew.sentence)}", highlight=False)
+
+
+def release(record: ReleaseRecord) -> None:
+    """Print one redeploy of a host's history in three lines."""
+    colour = "green" if record.result == "live" else "red"
+    who = escape(" ".join(filter(None, (record.who, record.why and f"({record.why})"))))
+    for line in (
+        f"[bold]{record.time}[/]  [{colour}]{record.result}[/]  {who}",
+        f"  {escape(record.before)} → {escape(record.after)}, attempts: {len(record.attempts)}, "
+        f"stopped for {duration(record.stopped_seconds)}",
+        f"  [dim]{record.id}[/]",
+    ):
+        out.print(line, highlight=False, soft_wrap=True)
 
 
 def finding(found: Finding) -> None:
@@ -128,10 +147,12 @@ def report(record: ReleaseRecord) -> None:
     out.print()
     out.print(_steps(record))
     out.print(_attempts(record))
-    out.print(_packages(record.changes))
-    out.print(f"Commits: {_commits(record.delta)}", highlight=False)
+    if record.result.startswith("live"):
+        out.print(_packages(record.changes))
+        out.print(f"Commits: {_commits(record.delta)}", highlight=False)
     removed, size = len(record.files_removed), record.bytes_removed / 1e6
     out.print(f"Debug files removed: {removed} ({size:.1f} MB)", highlight=False)
+    out.print(f"It took {duration(record.seconds)}.", highlight=False)
     if record.stopped_seconds is not None:
         out.print(f"The service was down for {duration(record.stopped_seconds)}.", highlight=False)
     if record.benchmark:
@@ -161,26 +182,31 @@ def _attempts(record: ReleaseRecord) -> Table:
             continue
         lines = [f"[red]✗ {escape(one.failed_step or '')}[/]: {escape(one.failure or '')}"]
         lines.append(f"[bold]cause[/] {escape(one.cause or 'unknown')}")
+        if one.root_cause and not one.rule:
+            lines.append(f"[bold]failed first[/] {escape(one.root_cause)}")
         if one.remedy:
             lines.append(f"[bold]cured by[/] {escape(' '.join(one.remedy))} ({one.rule})")
         else:
             lines.append(f"[bold]for you to do[/] {escape(one.advice or '')}")
+            lines += [f"[dim]{escape(line)}[/]" for line in one.last_lines]
         table.add_row(str(one.number), "\n".join(lines))
     return table
 
 
 def _packages(changes: PackageDiff) -> Table:
+    out_of_lock = {one.name for one in changes.left_behind}
+    counted = Counter(one.change for one in changes.changes if one.name not in out_of_lock)
     title = (
-        f"Packages: {len(changes.locked)} installed ({len(changes.ups)} up, "
-        f"{len(changes.downs)} down, {len(changes.added)} new, "
-        f"{len(changes.reinstalled)} at the same version), {len(changes.left_behind)} left behind"
+        f"Packages: {len(changes.locked)} in the lock ({counted['up']} up, {counted['down']} down, "
+        f"{counted['added']} new, {counted['reinstalled']} at the same version), "
+        f"{len(out_of_lock)} left behind"
     )
-    table = Table("package", "before", "after", "", title=title)
-    left = {one.name for one in changes.left_behind}
+    folded = [Column(name, overflow="fold") for name in ("before", "after")]
+    table = Table("package", *folded, "", title=title)
     for one in changes.changes:
-        if one.change in ("reinstalled", "left") and one.name not in left:
+        if one.change in ("reinstalled", "left") and one.name not in out_of_lock:
             continue
-        note = f"{one.change}, not in the lock" if one.name in left else one.change
+        note = f"{one.change}, not in the lock" if one.name in out_of_lock else one.change
         table.add_row(escape(one.name), one.before or "", one.after or "", note)
     return table
 

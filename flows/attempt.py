@@ -23,7 +23,9 @@ class AttemptFailed(StepFailed):
     """
 
     def __init__(self, failure: StepFailed, finding: Finding) -> None:
-        super().__init__(failure.step, failure.kind, failure.message, hint=failure.hint)
+        super().__init__(
+            failure.step, failure.kind, failure.message, hint=failure.hint, **failure.fields
+        )
         self.failure = failure
         self.finding = finding
 

@@ -40,11 +40,12 @@ def make_plan(run: Redeployment, facts: Facts) -> Plan:
         refuse_if(not_there_yet(run.request))
     plan = _kept(run, {} if recorded else _draw_up(run, facts).model_dump(mode="json"))
     publish(run, "plan", report.plan_page(plan), f"{plan.before} → {plan.after}")
-    if not run.finished("stop"):
+    if not run.request.plan_only and not run.finished("stop"):
         refuse_if(objection(plan, run.request, facts))
     run.log(
         f"{plan.before} → {plan.after}: {len(plan.locked)} packages, "
-        f"{len(plan.changes.left_behind)} left behind, commits: {plan.delta.count or 'unknown'}"
+        f"{len(plan.changes.left_behind)} left behind, "
+        f"commits: {'unknown' if plan.delta.count is None else plan.delta.count}"
     )
     return plan
 
@@ -52,6 +53,15 @@ def make_plan(run: Redeployment, facts: Facts) -> Plan:
 def nothing_to_do(plan: Plan, request: Request) -> bool:
     """Tell whether the target is what is installed already, and nobody asks for it anew."""
     return plan.before == plan.after and not request.reinstall
+
+
+def plan_in_words(plan: Plan, request: Request, facts: Facts) -> str:
+    """Return what would happen to this plan, in a sentence."""
+    planned = f"Planned: {plan.before} → {plan.after}."
+    if nothing_to_do(plan, request):
+        return f"{planned} That is installed already: a run would do nothing."
+    said = not_there_yet(request) or objection(plan, request, facts)
+    return f"{planned} A run would be refused: {said}" if said else planned
 
 
 def not_there_yet(request: Request) -> str | None:
@@ -76,8 +86,8 @@ def objection(plan: Plan, request: Request, facts: Facts) -> str | None:
     free, used = facts.environment.free_bytes, facts.environment.used_bytes
     if free is not None and used is not None and free < used + _SPARE_BYTES:
         return (
-            f"The copy of {facts.environment.path} needs {(used + _SPARE_BYTES) / 1e9:.1f} GB; "
-            f"{free / 1e9:.1f} GB are free."
+            f"The copy of {facts.environment.path} needs {(used + _SPARE_BYTES) / 1e6:,.0f} MB; "
+            f"{free / 1e6:,.0f} MB are free."
         )
     return None
 

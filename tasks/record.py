@@ -20,6 +20,9 @@ from tasks.release import AttemptRecord, ReleaseRecord, Result
 from tasks.steps import POLICIES, step
 from tasks.timing import Operation, down_time, steps_of
 
+_LONGEST = 2000
+_LINES = 10
+
 
 @dataclass
 class Story:
@@ -67,6 +70,8 @@ class Story:
                 kind=finding.kind,
                 rule=finding.rule,
                 cause=finding.explanation,
+                root_cause=finding.root_cause.text[:_LONGEST] if finding.root_cause else None,
+                last_lines=[str(one) for one in failure.fields.get("last_lines", [])][-_LINES:],
                 advice=finding.advice,
             )
         )

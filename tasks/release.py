@@ -26,7 +26,8 @@ class StepRecord(BaseModel):
 class AttemptRecord(BaseModel):
     """One attempt to start: what failed in it, why, and what cured it.
 
-    `failure` is the step's own sentence, `cause` what diagnosis made of it.
+    `failure` is the step's own sentence, `cause` what diagnosis made of it, `root_cause` what the
+    service itself said first.
     """
 
     number: int
@@ -36,6 +37,8 @@ class AttemptRecord(BaseModel):
     kind: str | None = None
     rule: str | None = None
     cause: str | None = None
+    root_cause: str | None = None
+    last_lines: list[str] = []
     advice: str | None = None
     remedy: list[str] | None = None
 

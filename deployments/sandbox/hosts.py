@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import shutil
 import signal
 import subprocess
@@ -24,7 +23,6 @@ from deployments.sandbox.errors import SandboxError
 from deployments.sandbox.ssh import SandboxHost
 
 DATA_BYTES = 600_000_000
-NAME = re.compile(r"[a-z][a-z0-9]{0,9}")
 SHUT_DOWN = signal.SIGRTMIN + 4  # systemd's own signal for a clean power-off
 BOOT_SECONDS = 30
 BOOT_ID = "/proc/sys/kernel/random/boot_id"
@@ -53,8 +51,7 @@ def up(
     Raises:
         SandboxError: this machine cannot boot a host, or the host does not answer.
     """
-    if not NAME.fullmatch(name):
-        raise SandboxError(f"{name!r} is no name for a host.", "Use a letter and up to nine more.")
+    state.host_folder(name)  # refuses what is no name
     preflight.require()
     with state.locked("hosts"):
         lower = base.layers(say)

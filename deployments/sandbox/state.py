@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import fcntl
 import os
+import re
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from deployments.sandbox.errors import SandboxError
+
 Say = Callable[[str], None]
 """Tells a person what is being done."""
 
+NAME = re.compile(r"[a-z][a-z0-9]{0,9}")
 DEFAULT_ROOT = "/var/lib/vllm-redeploy-sandbox"
 
 
@@ -26,7 +30,16 @@ def root() -> Path:
 
 
 def host_folder(name: str) -> Path:
-    """Return the folder of one host."""
+    """Return the folder of one host.
+
+    Raises:
+        SandboxError: that is no name for a host.
+    """
+    if not NAME.fullmatch(name):
+        raise SandboxError(
+            f"{name!r} is no name for a sandbox host.",
+            "Use a lower-case letter and up to nine lower-case letters or digits.",
+        )
     return root() / "hosts" / name
 
 

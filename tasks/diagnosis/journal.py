@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+_EXCEPTION = re.compile(r"[\w. ()=:/\[\]-]{0,200}?\b\w*(?:Error|Exception|Interrupt|Exit)\b")
 _ANSI = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07]*\x07|[@-Z\\-_])")
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 _SHORT_ISO = re.compile(
@@ -122,11 +123,15 @@ def _from_journal_fields(number: int, raw: Mapping[str, Any]) -> list[Entry]:
 
 
 def _lines(number: int, text: str, **fields: Any) -> list[Entry]:
-    """Make the entries of one message: several lines in it, the last state of a progress bar."""
+    """Make the entries of one message: several lines in it, the last state of a progress bar.
+
+    What names an exception is kept, whatever was written over it.
+    """
     found = []
     for line in _ANSI.sub("", text).split("\n"):
         states = [state for state in line.split("\r") if state.strip()]
-        message = _CONTROL.sub("", states[-1] if states else "")
+        telling = [state for state in states if _EXCEPTION.match(state)]
+        message = _CONTROL.sub("", " ".join(telling) or (states[-1] if states else ""))
         found.append(Entry(number=number, message=message.rstrip(), **fields))
     return found
 

@@ -114,7 +114,7 @@ def test_what_is_installed_already_is_not_redeployed_unless_asked_for() -> None:
 def test_too_little_disk_is_refused() -> None:
     said = planning.objection(plan(), wish(), facts(environment__free_bytes=10**9))
     assert said is not None
-    assert "1.0 GB are free" in said
+    assert "1,000 MB are free" in said
 
 
 @pytest.mark.parametrize(
