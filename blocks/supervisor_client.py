@@ -16,7 +16,7 @@ PATH = "/usr/local/sbin/redeploy-supervisor"
 
 REFUSED_EXIT = 2
 _NOT_FOUND_EXIT = 127
-_CALL_SECONDS = 60.0
+_CALL_SECONDS = 120.0
 _FIRST_WAIT_SECONDS = 1.0
 _LONGEST_WAIT_SECONDS = 20.0
 

@@ -185,7 +185,6 @@ def facts(environment: str) -> dict[str, Any]:
         "python_version": python_version(path),
         "filesystem": file_system(path),
         "free_bytes": disk.f_bavail * disk.f_frsize,
-        "used_bytes": used_bytes(path),
         "packages": packages(path),
     }
 

@@ -13,19 +13,23 @@ from blocks.supervisor import environment, gpus, patience, units, uv
 from blocks.supervisor.secrets import redacted_argv
 from blocks.supervisor.work import Work
 
+_ENVIRONMENT_SECONDS = 15
+_SIZE_SECONDS = 30
 _MODEL_SECONDS = 10
+_UV_SECONDS = 10
 
 
 def facts(arguments: dict[str, Any], work: Work | None = None) -> dict[str, Any]:
     """Return the facts; nothing is changed and nothing of the environment is run."""
     del work
     unit = units.facts(arguments["unit"])
+    found, used_by = environment_and_uv(arguments["environment"])
     return {
         "host": host(),
-        "uv": uv.facts(arguments["environment"]),
+        "uv": used_by,
         "unit": unit,
         "process": process(unit["main_pid"]),
-        "environment": environment.facts(arguments["environment"]),
+        "environment": found,
         "model": model(arguments["model"]) if arguments["model"] else None,
         "gpus": gpus.facts(unit["control_group"]),
     }
@@ -54,6 +58,26 @@ def process(pid: int | None) -> dict[str, Any] | None:
         executable = os.fspath(Path(f"/proc/{pid}/exe").readlink())
         return {"pid": pid, "argv": redacted_argv(argv), "executable": executable}
     return None
+
+
+def environment_and_uv(path: str) -> tuple[dict[str, Any], dict[str, Any] | None]:
+    """Return the environment's facts and its uv; a dead file server is a problem, not a wait."""
+    looked = patience.within(_ENVIRONMENT_SECONDS, path, lambda: environment.facts(path))
+    if looked.problem:
+        found = {"path": path, "exists": False, "packages": [], "problem": looked.problem}
+        return found, None
+    if not looked.value["exists"]:
+        return {**looked.value, "problem": None}, None
+    folder = Path(path)
+    used = patience.within(_SIZE_SECONDS, path, lambda: environment.used_bytes(folder))
+    used_by = patience.within(_UV_SECONDS, "uv", lambda: uv.facts(path))
+    problems = [
+        f"{what} is not known: {one.problem}"
+        for what, one in (("its size", used), ("uv", used_by))
+        if one.problem
+    ]
+    found = {**looked.value, "used_bytes": used.value, "problem": "; ".join(problems) or None}
+    return found, used_by.value
 
 
 def model(path: str) -> dict[str, Any]:

@@ -5,11 +5,13 @@ import stat
 import subprocess
 import sys
 import sysconfig
+import time
 from pathlib import Path
 
 import pytest
 
 from blocks.supervisor import environment, records, verify
+from blocks.supervisor import facts as facts_of
 from blocks.supervisor.environment import Owner
 from blocks.supervisor.failures import Failure
 from blocks.supervisor.packages import locked_versions
@@ -53,12 +55,55 @@ def test_facts_of_an_environment(made: Path) -> None:
     assert facts["exists"]
     assert facts["python_version"] == ".".join(map(str, sys.version_info[:3]))
     assert facts["free_bytes"] > 0
-    assert facts["used_bytes"] > 0
+    assert environment.used_bytes(made) > 0
     assert environment.facts(f"{made}.none") == {
         "path": f"{made}.none",
         "exists": False,
         "packages": [],
     }
+
+
+def test_an_environment_that_does_not_answer_is_a_problem_and_not_a_wait(
+    made: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(facts_of, "_ENVIRONMENT_SECONDS", 0.5)
+    metadata = next(made.glob("lib/python3*/site-packages/serve-1.0.dist-info")) / "METADATA"
+    text = metadata.read_text()
+    metadata.unlink()
+    os.mkfifo(metadata)  # whoever opens it waits, as on a dead file server
+    found, uv = facts_of.environment_and_uv(str(made))
+    assert (found["exists"], found["packages"], uv) == (False, [], None)
+    assert found["problem"] == f"{made} did not answer within 0.5 s"
+    metadata.unlink()
+    metadata.write_text(text)
+    found, uv = facts_of.environment_and_uv(str(made))
+    assert (found["exists"], found["problem"]) == (True, None)
+    assert found["used_bytes"] == environment.used_bytes(made)
+
+
+def test_a_size_that_cannot_be_told_in_time_is_unknown(
+    made: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(facts_of, "_SIZE_SECONDS", 0.2)
+    monkeypatch.setattr(environment, "used_bytes", lambda _: time.sleep(60))
+    found, _ = facts_of.environment_and_uv(str(made))
+    assert (found["exists"], found["used_bytes"]) == (True, None)
+    assert "its size is not known" in found["problem"]
+
+
+def test_one_that_is_not_there_is_no_problem(tmp_path: Path) -> None:
+    path = str(tmp_path / "none")
+    assert facts_of.environment_and_uv(path) == (
+        {"path": path, "exists": False, "packages": [], "problem": None},
+        None,
+    )
+
+
+def test_a_package_tells_where_it_came_from_without_credentials(made: Path) -> None:
+    info = next(made.glob("lib/python3*/site-packages/serve-1.0.dist-info"))
+    (info / "direct_url.json").write_text('{"url": "https://me:pw@x.example/serve.whl"}')
+    found = {one["name"]: one for one in environment.packages(made)}
+    assert found["serve"]["origin"] == "https://***@x.example/serve.whl"
 
 
 def test_a_fresh_one_is_as_recorded(made: Path) -> None:
