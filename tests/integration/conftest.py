@@ -13,7 +13,8 @@ from tests.integration.serving import Serving, serving
 
 QUICK = """
 start_deadline_seconds = 6
-benchmark = { num_prompts = 8, input_len = 8, output_len = 32 }
+gpu_wait_seconds = 5
+benchmark = { num_prompts = 8, input_len = 8, output_len = 32, deadline_seconds = 6 }
 """
 
 

@@ -1,9 +1,12 @@
 """What is true on a host, read over ssh with the host's own programs and none of our code."""
 
+import hashlib
 import json
+import os
 import queue
 import shlex
 import subprocess
+import tempfile
 import threading
 import time
 from collections import Counter
@@ -80,28 +83,28 @@ def lines_with(host: SandboxHost, folder: str, words: tuple[str, ...]) -> list[s
     """Return the lines below a folder that hold one of the words."""
     patterns = [part for word in words for part in ("-e", word)]
     grep = ("grep", "-rnF", "--include=*.py", *patterns, "--", folder)
-    return ssh.run(host, *grep, check=False).stdout.decode().splitlines()
+    return _ssh(host, *grep, check=False).stdout.decode().splitlines()
 
 
 def unit(host: SandboxHost, name: str) -> dict[str, str]:
     """Return what `systemctl show` says of a unit."""
     wanted = "ActiveState,SubState,Result,MainPID,InvocationID,NRestarts,NeedDaemonReload"
     more = "LoadState,ExecMainStartTimestamp,StateChangeTimestamp"
-    shown = ssh.output(host, "systemctl", "show", f"--property={wanted},{more}", "--", name)
+    shown = _text(host, "systemctl", "show", f"--property={wanted},{more}", "--", name)
     return dict(line.split("=", 1) for line in shown.splitlines())
 
 
 def journal(host: SandboxHost, name: str, since: float = 0) -> list[Entry]:
     """Return the journal of a unit, systemd's own lines about it included, oldest first."""
     about = ("journalctl", "--output=json", "--all", "--no-pager", f"--since=@{since:.0f}")
-    text = ssh.output(host, *about, f"--unit={name}")
+    text = _text(host, *about, f"--unit={name}")
     entries = (_entry(json.loads(line)) for line in text.splitlines())
     return [entry for entry in entries if entry.time >= since]
 
 
 def operations(host: SandboxHost, redeploy: str = "") -> list[Logged]:
     """Return the operation log, or the part of one redeploy."""
-    text = ssh.output(host, "sh", "-c", f"cat {REMEMBERED}/operations.jsonl 2>/dev/null || true")
+    text = _text(host, "sh", "-c", f"cat {REMEMBERED}/operations.jsonl 2>/dev/null || true")
     logged = [Logged.model_validate_json(line) for line in text.splitlines()]
     return [line for line in logged if line.operation.startswith(redeploy)]
 
@@ -109,7 +112,7 @@ def operations(host: SandboxHost, redeploy: str = "") -> list[Logged]:
 class Following:
     """The operation log as it grows."""
 
-    def __init__(self, tail: "subprocess.Popen[str]") -> None:
+    def __init__(self, tail: subprocess.Popen[str]) -> None:
         self._lines: queue.Queue[str] = queue.Queue()
         threading.Thread(target=self._read, args=(tail,), daemon=True).start()
 
@@ -131,7 +134,7 @@ class Following:
                 return line
             seen.append(f"{line.event} {line.step}")
 
-    def _read(self, tail: "subprocess.Popen[str]") -> None:
+    def _read(self, tail: subprocess.Popen[str]) -> None:
         assert tail.stdout is not None
         for line in tail.stdout:
             self._lines.put(line)
@@ -166,7 +169,7 @@ def started(host: SandboxHost, redeploy: str) -> Counter[str]:
 def answer(host: SandboxHost, operation: str) -> dict[str, Any]:
     """Return the recorded result file of an operation."""
     document: dict[str, Any] = json.loads(
-        ssh.output(host, "cat", f"{REMEMBERED}/operations/{operation}/result.json")
+        _text(host, "cat", f"{REMEMBERED}/operations/{operation}/result.json")
     )
     return document
 
@@ -174,7 +177,7 @@ def answer(host: SandboxHost, operation: str) -> dict[str, Any]:
 def record(host: SandboxHost, redeploy: str) -> dict[str, Any]:
     """Return the record of a redeploy as it lies on the host."""
     document: dict[str, Any] = json.loads(
-        ssh.output(host, "cat", f"{REMEMBERED}/releases/{redeploy}.json")
+        _text(host, "cat", f"{REMEMBERED}/releases/{redeploy}.json")
     )
     return document
 
@@ -186,7 +189,7 @@ def locks(host: SandboxHost) -> list[str]:
 
 def matching(host: SandboxHost, pattern: str) -> list[str]:
     """Return the paths that match a shell pattern."""
-    found = ssh.output(host, "sh", "-c", f"ls -d {pattern} 2>/dev/null || true")
+    found = _text(host, "sh", "-c", f"ls -d {pattern} 2>/dev/null || true")
     return found.splitlines()
 
 
@@ -200,18 +203,23 @@ def http(host: SandboxHost, url: str) -> Any:
     code = (
         "import sys, urllib.request as u; print(u.urlopen(sys.argv[1], timeout=5).read().decode())"
     )
-    text = ssh.output(host, "python3", "-c", code, url).strip()
+    text = _text(host, "python3", "-c", code, url).strip()
     return json.loads(text) if text else None
+
+
+def restart(host: SandboxHost, name: str) -> None:
+    """Restart a unit, by hand and without waiting for what comes of it."""
+    _ssh(host, "systemctl", "restart", "--no-block", "--", name)
 
 
 def write(host: SandboxHost, path: str, text: str) -> None:
     """Write a file on the host."""
-    ssh.run(host, "install", "-D", "-m", "644", "/dev/stdin", path, stdin=text.encode())
+    _ssh(host, "install", "-D", "-m", "644", "/dev/stdin", path, stdin=text.encode())
 
 
 def read(host: SandboxHost, path: str) -> str:
     """Return a file of the host."""
-    return ssh.output(host, "cat", path)
+    return _text(host, "cat", path)
 
 
 def site_packages(environment: str) -> str:
@@ -219,9 +227,33 @@ def site_packages(environment: str) -> str:
     return str(Path(environment, "lib/python3*/site-packages"))
 
 
+def _ssh(
+    host: SandboxHost, *words: str, check: bool = True, stdin: bytes = b""
+) -> subprocess.CompletedProcess[bytes]:
+    """Run a program on a host over a connection that is kept open for the next one.
+
+    A host that was put back to its beginning has another key, and so another connection.
+    """
+    key = hashlib.sha256(host.known_hosts.read_bytes()).hexdigest()[:12]
+    kept = Path(tempfile.gettempdir(), f"redeploy-test-{os.getpid()}-{key}")
+    options = ("ControlMaster=auto", f"ControlPath={kept}", "ControlPersist=20")
+    alive = ("ServerAliveInterval=5", "ServerAliveCountMax=2")
+    flags = [part for option in (*options, *alive) for part in ("-o", option)]
+    program, *rest = ssh.argv(host)
+    done = subprocess.run(
+        [program, *flags, *rest, shlex.join(words)], input=stdin, capture_output=True, check=False
+    )
+    assert done.returncode == 0 or not check, (words, done.stderr.decode(errors="replace"))
+    return done
+
+
+def _text(host: SandboxHost, *words: str) -> str:
+    return _ssh(host, *words).stdout.decode(errors="replace")
+
+
 def _python(host: SandboxHost, environment: str, code: str) -> Any:
     python = f"{environment}/bin/python"
-    return json.loads(ssh.run(host, python, "-", stdin=code.encode()).stdout)
+    return json.loads(_ssh(host, python, "-", stdin=code.encode()).stdout)
 
 
 def _entry(fields: dict[str, Any]) -> Entry:

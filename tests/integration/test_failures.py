@@ -40,8 +40,9 @@ WHILE_SERVING = [one for one in FAILURES if one[1] == "serving"]
 
 
 @pytest.fixture
-def small(small_host: Scene) -> Iterator[Scene]:
+def small(small_host: Scene, monkeypatch: pytest.MonkeyPatch) -> Iterator[Scene]:
     """The host as the case before left it, which is: on the old release, serving."""
+    monkeypatch.setenv("VLLM_REDEPLOY_READY_PATIENCE_SECONDS", "4")
     small_host.untouched = False
     name = small_host.story.unit.removesuffix(".service")
     on_host.write(small_host.host, f"/etc/vllm/{name}.env", "VLLM_STANDIN_LOAD_SECONDS=1\n")

@@ -1,0 +1,223 @@
+"""The command line, as a person and as a program use it."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from deployments.sandbox import story
+from tests.integration import on_host
+from tests.integration.polling import until
+from tests.integration.scenes import Scene
+from tests.integration.serving import REDEPLOY, Serving, environment
+
+pytestmark = pytest.mark.timeout(180)
+
+HEAVY = {"prefect", "fabric", "paramiko", "httpx", "sqlalchemy", "fastapi"}
+UNREACHABLE = "10.77.0.250"
+
+
+@dataclass(frozen=True)
+class Terminal:
+    """A terminal in which `redeploy` is called."""
+
+    home: Path
+    config: Path
+    api: str | None = None
+
+    def argv(self, *words: str) -> list[str]:
+        return [str(REDEPLOY), *words, "--config", str(self.config)]
+
+    @property
+    def environment(self) -> dict[str, str]:
+        more = {"PREFECT_API_URL": f"{self.api}/api"} if self.api else {}
+        return environment(self.home, COLUMNS="400", NO_COLOR="1", **more)
+
+    def call(self, *words: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            self.argv(*words),
+            env=self.environment,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+
+    def json(self, *words: str) -> Any:
+        done = self.call(*words, "--json")
+        assert done.returncode == 0, done.stdout + done.stderr
+        return json.loads(done.stdout)
+
+
+@pytest.fixture
+def terminal(small_host: Scene, server: Serving, tmp_path: Path) -> Terminal:
+    """A terminal for the small story, on the session's Prefect server."""
+    return Terminal(tmp_path, small_host.config, server.url)
+
+
+def test_help_loads_nothing_heavy() -> None:
+    code = (
+        "import sys\n"
+        "from deployments.cli import main\n"
+        "sys.argv = ['redeploy', '--help']\n"
+        "try:\n    main()\nexcept SystemExit:\n    pass\n"
+        "print('LOADED', *sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    helped, _, loaded = done.stdout.partition("LOADED")
+    assert "Redeploy a service" in helped
+    assert not HEAVY & set(loaded.split())
+
+
+@pytest.mark.parametrize("command", ["run", "plan", "status", "history", "diagnose", "serve"])
+def test_every_command_explains_itself(command: str) -> None:
+    done = subprocess.run([REDEPLOY, command, "--help"], capture_output=True, text=True, check=True)
+    assert "--config" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("text", "words", "said"),
+    [
+        (None, ("status", "kimi"), "cannot be read"),
+        ("[hosts", ("status", "kimi"), "is not TOML"),
+        ("", ("status", "kimi"), "no service 'kimi'"),
+        ("[services.kimi]\nhost = 'a'\n", ("run", "kimi"), "services.kimi.host"),
+        ("[hosts.a]\naddress = 'a b'\n", ("plan", "kimi"), "hosts.a.address"),
+        ("[hosts.a]\naddress = 'a'\nports = 1\n", ("history", "kimi"), "hosts.a.ports"),
+        ("[machines.a]\n", ("serve",), "no section [machines]"),
+    ],
+)
+def test_a_wrong_configuration_is_one_sentence_and_exit_2(
+    tmp_path: Path, text: str | None, words: tuple[str, ...], said: str
+) -> None:
+    config = tmp_path / "redeploy.toml"
+    if text is not None:
+        config.write_text(text)
+    done = Terminal(tmp_path, config).call(*words)
+    _assert_one_sentence(done, said)
+    assert done.returncode == 2
+
+
+def test_a_wrong_wish_is_one_sentence_and_exit_2(tmp_path: Path) -> None:
+    done = Terminal(tmp_path, tmp_path / "none").call("run", "kimi", "--attempts", "9")
+    _assert_one_sentence(done, "attempts")
+    assert done.returncode == 2
+
+
+@pytest.mark.host
+def test_a_host_that_cannot_be_reached_is_one_sentence(terminal: Terminal) -> None:
+    done = _changed(terminal, address=UNREACHABLE).call("status", "small")
+    _assert_one_sentence(done, "could not be reached")
+    assert done.returncode == 1
+
+
+@pytest.mark.host
+def test_a_host_with_another_key_is_one_sentence(
+    terminal: Terminal, small_host: Scene, tmp_path: Path
+) -> None:
+    known = tmp_path / "known_hosts"
+    kind, key = _new_key(tmp_path / "other").split()[:2]
+    known.write_text(f"{small_host.host.address} {kind} {key}\n")
+    done = _changed(terminal, known_hosts=str(known)).call("status", "small")
+    _assert_one_sentence(done, "is not one recorded for it")
+    assert done.returncode == 1
+
+
+@pytest.mark.host
+def test_a_key_that_the_host_does_not_know_is_one_sentence(
+    terminal: Terminal, tmp_path: Path
+) -> None:
+    _new_key(tmp_path / "stranger")
+    done = _changed(terminal, key_file=str(tmp_path / "stranger")).call("history", "small")
+    _assert_one_sentence(done, "does not let us in")
+    assert done.returncode == 1
+
+
+@pytest.mark.host
+def test_plan_status_history_and_diagnose_speak_json(terminal: Terminal, small_host: Scene) -> None:
+    scene = small_host.fresh()
+    before = on_host.unit(scene.host, scene.story.unit)
+    planned = terminal.json("plan", "small")
+    assert planned["ok"] is True
+    assert planned["plan"]["after"] == scene.story.nightly.version
+    assert planned["plan"]["delta"]["count"] == 7
+    status = terminal.json("status", "small")
+    assert status["facts"]["unit"]["active_state"] == "active"
+    assert status["locks"] == []
+    assert terminal.json("history", "small") == []
+    assert "the service runs" in terminal.json("diagnose", "small")["explanation"]
+    after = on_host.unit(scene.host, scene.story.unit)
+    assert (before["MainPID"], before["InvocationID"]) == (after["MainPID"], after["InvocationID"])
+
+
+@pytest.mark.host
+def test_diagnose_finds_why_a_service_crashes_again_and_again(
+    terminal: Terminal, small_host: Scene
+) -> None:
+    scene = small_host.fresh()
+    story.set_failure(scene.host, "crash", "loading")
+    on_host.restart(scene.host, scene.story.unit)
+    until(
+        lambda: int(on_host.unit(scene.host, scene.story.unit)["NRestarts"]) > 0,
+        "systemd restarts it",
+        30,
+    )
+    finding = terminal.json("diagnose", "small")
+    assert "safetensors" in json.dumps(finding["root_cause"])
+    assert any("the service crashed" in one for one in finding["looked_at"])
+
+
+@pytest.mark.host
+def test_a_killed_run_goes_on_by_its_id(small_host: Scene, tmp_path: Path) -> None:
+    """Without a server of the operator's own, so on one that Prefect starts and throws away."""
+    scene = small_host.fresh()
+    terminal = Terminal(tmp_path, scene.config)
+    with on_host.following(scene.host) as log:
+        process = subprocess.Popen(
+            terminal.argv("run", "small"),
+            env=terminal.environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+        run = log.wait_for("started", "reinstall", seconds=90).holder
+        # the whole session: Prefect's throw-away server is a process of its own
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+    done = terminal.json("run", "small", "--resume", run)
+    assert done["ok"] is True
+    assert done["id"] == run
+    assert done["record"]["result"] == "live"
+    assert set(on_host.started(scene.host, run).values()) == {1}
+    version = {"version": scene.story.nightly.version}
+    assert on_host.http(scene.host, f"{scene.url}/version") == version
+    assert [one["id"] for one in terminal.json("history", "small")] == [run]
+
+
+def _changed(terminal: Terminal, **host: str) -> Terminal:
+    """Return a terminal whose configuration names another address, key or known host."""
+    lines = terminal.config.read_text().splitlines()
+    kept = [line for line in lines if line.partition(" = ")[0] not in host]
+    quick = ["connect_timeout_seconds = 2", "link_patience_seconds = 1"]
+    fields = [f"{name} = {json.dumps(value)}" for name, value in host.items()]
+    config = terminal.home / "changed.toml"
+    config.write_text("\n".join([kept[0], *quick, *fields, *kept[1:]]) + "\n")
+    return Terminal(terminal.home, config, terminal.api)
+
+
+def _new_key(path: Path) -> str:
+    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", path], check=True)
+    return path.with_suffix(".pub").read_text()
+
+
+def _assert_one_sentence(done: subprocess.CompletedProcess[str], said: str) -> None:
+    assert said in done.stderr
+    assert len(done.stderr.strip().splitlines()) == 1
+    assert "Traceback" not in done.stderr + done.stdout
