@@ -38,11 +38,12 @@ def follow(wish: dict[str, Any], config_file: Path | None, *, as_json: bool) -> 
     """
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
-        with terminal.errors_told(), terminal.told(quiet=as_json):
+        with terminal.errors_told():
             request = _request(wish)
             configuration = config.load(config_file or Settings().config)
             service = configuration.service(request.service)
-            with an_api():
+            terminal.notice("Starting Prefect …")
+            with an_api(), terminal.told(quiet=as_json):
                 config.save(configuration)
                 state = redeploy(request, return_state=True)
     except KeyboardInterrupt:

@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import uvicorn
+from prefect.events.worker import EventsWorker
+from prefect.logging.handlers import APILogHandler
 from prefect.server.api.server import create_app
 from prefect.settings import PREFECT_API_URL, PREFECT_UI_API_URL, temporary_settings
 
@@ -85,5 +87,7 @@ def _running(listening: socket.socket, url: str) -> Iterator[None]:
             time.sleep(0.05)
         yield
     finally:
+        APILogHandler().flush()  # what is still on its way needs the server
+        EventsWorker.drain_all()
         server.should_exit = True
         thread.join(timeout=_END_SECONDS)

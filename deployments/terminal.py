@@ -37,6 +37,11 @@ def give_up(error: RedeployError) -> NoReturn:
     raise SystemExit(2 if isinstance(error, ConfigurationError) else 1)
 
 
+def notice(message: str) -> None:
+    """Print a passing remark, out of the way of what a program reads."""
+    err.print(f"[dim]{escape(message)}[/]", highlight=False)
+
+
 @contextmanager
 def errors_told() -> Iterator[None]:
     """Say an error that ends the block as a sentence, and leave."""
@@ -73,7 +78,6 @@ def told(*, quiet: bool) -> Iterator[None]:
     if quiet:
         yield
         return
-    out.print("[dim]Starting Prefect …[/]")
     lines = _Lines()
     loggers = [logging.getLogger(name) for name in ("prefect.flow_runs", "prefect.task_runs")]
     for logger in loggers:
