@@ -20,6 +20,8 @@ def run(
     *,
     strategy: Strategy = Strategy.CLASSIC,
     skew: SkewPolicy = SkewPolicy.REFUSE,
+    reinstall: bool = False,
+    even_if_broken: bool = False,
     attempts: int = 3,
     benchmark: bool = True,
     reason: str = "",
@@ -39,6 +41,10 @@ def run(
         When the service is stopped.
     skew
         What happens when packages are out of step.
+    reinstall
+        Go on when the target is what is installed already.
+    even_if_broken
+        Go on although the running release does not serve as configured.
     attempts
         How many starts before the way back.
     benchmark
@@ -55,6 +61,8 @@ def run(
         "target": target,
         "strategy": strategy,
         "skew": skew,
+        "reinstall": reinstall,
+        "even_if_broken": even_if_broken,
         "attempts": attempts,
         "benchmark": benchmark,
         "reason": reason,

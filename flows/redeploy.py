@@ -18,7 +18,8 @@ from tasks.errors import PlanRefused, StepFailed
 from tasks.fix import fix, remedy_for
 from tasks.lock import acquire, lock, release
 from tasks.plan import make_plan, nothing_to_do, plan_in_words
-from tasks.record import Story, record_if_possible
+from tasks.prove_old import prove_old
+from tasks.record import Story, already_ended, record_if_possible
 from tasks.redeployment import Redeployment
 from tasks.reinstall import reinstall
 from tasks.request import Request
@@ -44,13 +45,21 @@ def redeploy(request: Request) -> State[None]:
         try:
             lock(run)
             acquire(run)
-            verdict = _redeploy(run)
+            verdict = _ended(run) or _redeploy(run)
         except (PlanRefused, StepFailed) as refusal:
             verdict = Failed(message=str(refusal), data=refusal)
         except RedeployError as error:
             return Failed(message=f"{error} {run.how_to_resume}", data=error)
         release(run)
         return verdict
+
+
+def _ended(run: Redeployment) -> State[None] | None:
+    ended = already_ended(run)
+    if ended is None:
+        return None
+    message = f"This redeploy ended at {ended.time}: {ended.verdict}"
+    return Completed(message=message) if ended.result == "live" else Failed(message=message)
 
 
 def _redeploy(run: Redeployment) -> State[None]:
@@ -60,6 +69,7 @@ def _redeploy(run: Redeployment) -> State[None]:
         return Completed(message=plan_in_words(plan, run.request, before), data=plan)
     if nothing_to_do(plan, run.request):
         return Completed(message=f"Nothing to do: {plan.after} is installed already.")
+    prove_old(run, before, plan)
     story = Story(before, plan)
     try:
         stop(run)

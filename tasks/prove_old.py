@@ -3,10 +3,9 @@
 A wrong port or model name would make the new release look broken, and the way back as well.
 """
 
-from tasks.errors import PlanRefused
+from tasks.errors import PlanRefused, StepFailed
 from tasks.facts import Facts
 from tasks.planned import Plan
-from tasks.readiness import NotReady
 from tasks.redeployment import Redeployment
 from tasks.steps import step
 from tasks.wait_healthy import ask
@@ -24,10 +23,10 @@ def prove_old(run: Redeployment, before: Facts, plan: Plan) -> None:
     if before.unit.active_state != "active" or run.request.even_if_broken or run.finished("stop"):
         return
     try:
-        ask(run, plan.before, patience=_PATIENCE_SECONDS)
-    except NotReady as problem:
+        ask(run, "prove-old", plan.before, patience=_PATIENCE_SECONDS)
+    except StepFailed as problem:
         raise PlanRefused(
-            f"{run.service.unit} runs, but does not serve as configured: {problem}.",
-            hint="Correct port, served_model or api_key; or, if it is broken and shall be replaced, "
-            "ask for it even if broken. Nothing was changed on the host.",
+            f"{problem.message} It runs, and was not stopped.",
+            hint="Correct port, served_model or api_key. If it is broken and shall be replaced all "
+            "the same, say so: even if broken.",
         ) from problem

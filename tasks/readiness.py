@@ -49,6 +49,7 @@ def wait_until_ready(
     model: str | None,
     api_key: SecretStr | None,
     link: Callable[[], object],
+    patience: float | None = None,
 ) -> None:
     """Ask until the service is ready, with growing pauses.
 
@@ -58,12 +59,13 @@ def wait_until_ready(
         model: the name that `/v1/models` must list; None: the first one there.
         api_key: the bearer key of `/v1/*`.
         link: proves the link to the host, waiting for it as long as the host's patience goes.
+        patience: how long to ask, in seconds; None: as the settings say.
 
     Raises:
         HostError: the link stayed lost; that says nothing of the service.
         NotReady: it did not become ready in time, or answers with another version.
     """
-    patience = Settings().ready_patience_seconds
+    patience = patience or Settings().ready_patience_seconds
     request = min(_REQUEST_SECONDS, patience)
     headers = {"Authorization": f"Bearer {api_key.get_secret_value()}"} if api_key else {}
     with httpx.Client(

@@ -81,6 +81,15 @@ class Story:
         self.attempts[-1].remedy = list(remedy.packages)
 
 
+def already_ended(run: Redeployment) -> ReleaseRecord | None:
+    """Return the record of this redeploy if it has ended before."""
+    if not run.finished("record"):
+        return None
+    found = run.supervisor.call("history", {"environment": run.service.environment})
+    mine = [one for one in found["releases"] if one["id"] == run.id]
+    return ReleaseRecord.model_validate(mine[0]) if mine else None
+
+
 def record_if_possible(run: Redeployment, story: Story, result: Result, verdict: str) -> str:
     """Record the redeploy and return its verdict, which a failed record only adds to."""
     try:

@@ -60,6 +60,11 @@ class Request(BaseModel):
     plan_only: bool = Field(
         False, title="Plan only", description="Show what would happen and change nothing."
     )
+    even_if_broken: bool = Field(
+        False,
+        title="Even if broken",
+        description="Go on although the running release does not serve as configured.",
+    )
     reinstall: bool = Field(
         False,
         title="Reinstall anyway",

@@ -46,6 +46,7 @@ POLICIES = {
     "lock": Policy(60, LINK, "who holds the environment, since when and why"),
     "snapshot": Policy(120, LINK, "what could not be read"),
     "plan": Policy(900, f"{LINK}; an index that does not answer, three times", "why it is refused"),
+    "prove-old": Policy(10, "a service that does not answer yet", "how it does not serve"),
     "stop": Policy(None, LINK, "systemd's answer"),
     "reinstall": Policy(3600, LINK, "uv's own words"),
     "verify": Policy(1800, LINK, "the files, markers and packages that are not as locked"),

@@ -65,8 +65,14 @@ def wait_healthy(run: Redeployment, launched: Launched, version: str) -> Serving
     return serving
 
 
-def ask(run: Redeployment, step_name: str, version: str) -> None:
+def ask(run: Redeployment, step_name: str, version: str, patience: float | None = None) -> None:
     """Ask the service itself whether it serves what it should.
+
+    Args:
+        run: the redeploy.
+        step_name: the step that asks.
+        version: what the service must say it is.
+        patience: how long to ask, in seconds; None: as the settings say.
 
     Raises:
         StepFailed: it does not, or not in time.
@@ -80,6 +86,7 @@ def ask(run: Redeployment, step_name: str, version: str) -> None:
                 model=service.served_model,
                 api_key=service.api_key,
                 link=lambda: run.supervisor.call("version", {}),
+                patience=patience,
             )
         except NotReady as error:
             raise StepFailed(
