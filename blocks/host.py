@@ -144,9 +144,14 @@ class Host(Block):
             self._run_once((*sudo, "rm", "-f", "--", new), b"", 60)
             raise
 
-    def tunnel(self, port: int) -> AbstractContextManager[int]:
-        """Return a context that yields a local port leading to this port of the host."""
-        return tunnel.tunnel(self._link(), port)
+    def tunnel(self, port: int, address: str = "127.0.0.1") -> AbstractContextManager[int]:
+        """Return a context that yields a local port leading to a port of the host.
+
+        Args:
+            port: The port on the host.
+            address: The host's own address that it is bound to, as `watch` tells it.
+        """
+        return tunnel.tunnel(self._link(), port, address)
 
     def close(self) -> None:
         """Close the connection; the next use opens one again."""

@@ -1,4 +1,4 @@
-"""A local port that leads to a port on the host's loopback.
+"""A local port that leads to a port of the host, as the host itself reaches it.
 
 Fabric's `forward_local` ends for good at the first refused connection, and a server that is
 still loading refuses every one; here a refused connection ends only itself.
@@ -22,15 +22,15 @@ _OPEN_SECONDS = 10
 
 
 @contextlib.contextmanager
-def tunnel(link: Link, port: int, remote: str = "127.0.0.1") -> Iterator[int]:
-    """Yield a local port on 127.0.0.1; connections to it end at the host's `remote:port`."""
+def tunnel(link: Link, port: int, address: str) -> Iterator[int]:
+    """Yield a local port on 127.0.0.1; connections to it end at the host's `address:port`."""
 
     class Forward(socketserver.BaseRequestHandler):
         def handle(self) -> None:
             with contextlib.suppress(SSHException, HostError, OSError, EOFError):
                 transport = link.connection().transport
                 channel = transport.open_channel(
-                    "direct-tcpip", (remote, port), self.client_address, timeout=_OPEN_SECONDS
+                    "direct-tcpip", (address, port), self.client_address, timeout=_OPEN_SECONDS
                 )
                 _pump(self.request, channel)
 

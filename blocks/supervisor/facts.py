@@ -43,9 +43,14 @@ def host() -> dict[str, Any]:
         "kernel": platform.release(),
         "machine": platform.machine(),
         "python": platform.python_version(),
-        "boot_id": Path("/proc/sys/kernel/random/boot_id").read_text().strip(),
+        "boot_id": boot_id(),
         "time": time.time(),
     }
+
+
+def boot_id() -> str:
+    """Return what tells this boot of the machine from every other one."""
+    return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
 
 
 def process(pid: int | None) -> dict[str, Any] | None:

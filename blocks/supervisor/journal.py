@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import select
@@ -80,6 +81,14 @@ def journal(arguments: dict[str, Any], work: Work | None = None) -> dict[str, An
         )
     entries = filter(None, map(parse, ended.output.splitlines()))
     return {"entries": [_told(entry) for entry in entries]}
+
+
+def last_lines(unit: str, invocation: str, lines: int) -> list[str]:
+    """Return the newest messages of an invocation, also of an earlier boot, if they can be had."""
+    asked = {"unit": unit, "invocation": invocation, "since": None, "lines": lines}
+    with contextlib.suppress(Failure):
+        return [entry["message"] for entry in journal(asked)["entries"]]
+    return []
 
 
 class Follower:

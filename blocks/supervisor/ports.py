@@ -66,6 +66,14 @@ def held_by(pids: set[int], listener: Listener) -> bool:
     return False
 
 
+def addresses(pids: set[int], found: list[Listener]) -> list[str]:
+    """Return where the sockets that some processes hold are reached, the loopback first."""
+    mine = {listener.address for listener in found if held_by(pids, listener)}
+    return sorted(
+        mine, key=lambda one: (not ipaddress.ip_address(one).is_loopback, ":" in one, one)
+    )
+
+
 def healthy(address: str, port: int) -> bool:
     """Tell whether `/health` answers 200."""
     with (

@@ -11,8 +11,9 @@ import time
 from typing import Any
 
 from blocks.supervisor import cgroups, ports, units
+from blocks.supervisor.facts import boot_id
 from blocks.supervisor.failures import Failure
-from blocks.supervisor.journal import Follower
+from blocks.supervisor.journal import Follower, last_lines
 from blocks.supervisor.trace import Trace
 from blocks.supervisor.work import Work
 
@@ -47,8 +48,11 @@ def watch(arguments: dict[str, Any], work: Work) -> dict[str, Any]:
     """Follow the unit's state, its lines and its port.
 
     Raises:
-        Failure: It crashed, exited, is gone, or had not come to serve by the deadline.
+        Failure: It crashed, exited, is gone, or had not come to serve by the deadline; or the host
+            was rebooted meanwhile.
     """
+    if work.recall("boot") is None:
+        work.note("boot", {"id": boot_id()})
     follower = Follower(arguments["unit"], arguments["invocation"])
     try:
         return _Watch(arguments, follower, work).until_over()
@@ -65,16 +69,20 @@ class _Watch:
         self._deadline = self._started + arguments["deadline_seconds"]
         self._follower = follower
         self._work = work
-        self._trace = Trace(self._started, arguments["lines"])
+        self._lines = arguments["lines"]
+        self._trace = Trace(self._started, self._lines)
         self._exit_seen: float | None = None
         self._over_as: str | None = None
         self._in_the_way = ""
+        self._address: str | None = None
 
     def until_over(self) -> dict[str, Any]:
         while True:
             self._read(_TICK_SECONDS)
             state = units.state(self._unit)
             died = verdict(state, self._invocation)
+            if died and self._rebooted():
+                raise self._ended_by_reboot(state)
             if died:
                 raise self._died(died, state)
             if self._serves(state):
@@ -82,6 +90,11 @@ class _Watch:
             if time.time() >= self._deadline:
                 raise self._failure("hung", state, self._sentence_hung())
             self._tell(state)
+
+    def _rebooted(self) -> bool:
+        """Tell whether this is another boot than that in which the watch was first begun."""
+        noted = self._work.recall("boot")
+        return noted is not None and noted["id"] != boot_id()
 
     def _read(self, seconds: float) -> None:
         """Take in the lines that come; always use up the time, so that we do not spin."""
@@ -99,10 +112,11 @@ class _Watch:
         if not found or not state["control_group"]:
             return False
         pids = cgroups.members(state["control_group"])
-        ours = [listener for listener in found if ports.held_by(pids, listener)]
-        self._in_the_way = "" if ours else f"port {self._port} is held by another process"
-        addresses = sorted({listener.address for listener in ours}, key=lambda a: ":" in a)
-        return any(ports.healthy(address, self._port) for address in addresses)
+        addresses = ports.addresses(pids, found)
+        self._in_the_way = "" if addresses else f"port {self._port} is held by another process"
+        healthy = (one for one in addresses if ports.healthy(one, self._port))
+        self._address = next(healthy, None)
+        return self._address is not None
 
     def _serving(self) -> dict[str, Any]:
         now = time.time()
@@ -111,7 +125,13 @@ class _Watch:
         return {
             "stages": self._trace.stages(now),
             "listening_after_seconds": round(now - self._started, 3),
+            "address": self._address,
         }
+
+    def _ended_by_reboot(self, state: dict[str, Any]) -> Failure:
+        lines = last_lines(self._unit, self._invocation, self._lines)
+        sentence = f"The host was rebooted while {self._unit} started."
+        return self._failure("rebooted", state, sentence, last_lines=lines)
 
     def _died(self, kind: str, state: dict[str, Any]) -> Failure:
         noticed = time.time()

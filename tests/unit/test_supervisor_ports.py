@@ -10,6 +10,9 @@ from collections.abc import Iterator
 import pytest
 
 from blocks.supervisor import ports
+from blocks.supervisor.ports import Listener
+
+TOLD = ("fd00::7", "::1", "10.0.0.7", "127.0.0.1")
 
 
 class Answers(socketserver.BaseRequestHandler):
@@ -51,6 +54,13 @@ def test_a_listener_is_found_reached_and_known_as_ours(bound: str, reached: str)
         assert ports.held_by({os.getpid()}, listener)
         assert not ports.held_by({1 << 22}, listener)
         assert ports.healthy(reached, port)
+
+
+def test_the_loopback_is_told_first() -> None:
+    with serving("::") as port:
+        found = [Listener(one.inode, address) for one in ports.listeners(port) for address in TOLD]
+        assert ports.addresses({os.getpid()}, found) == ["127.0.0.1", "::1", "10.0.0.7", "fd00::7"]
+        assert ports.addresses({1 << 22}, found) == []
 
 
 def test_a_bound_socket_that_does_not_listen_is_no_listener() -> None:
