@@ -7,7 +7,7 @@ import os
 import sys
 import time
 import traceback
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -63,12 +63,7 @@ class Operations:
 
     def unfinished(self) -> list[dict[str, Any]]:
         """Return the requests of the operations that have no result yet."""
-        requests = (store.read(path) for path in self._request_paths())
-        return [
-            request
-            for request in requests
-            if request and not self._result_path(request["operation"]).exists()
-        ]
+        return [one for one in self._requests(self._store.operations, finished=False) if one]
 
     def running(self) -> list[dict[str, Any]]:
         """Return the operations that run now, with their progress."""
@@ -84,12 +79,7 @@ class Operations:
 
     def under(self, prefix: str) -> list[dict[str, Any]]:
         """Return the operations at and below a name, in the order of their first start."""
-        requests = (store.read(path) for path in self._request_paths())
-        found = [
-            self._summary(one)
-            for one in requests
-            if one and f"{one['operation']}/".startswith(f"{prefix}/")
-        ]
+        found = [self._summary(one) for one in self._requests(self._folder(prefix)) if one]
         return sorted(found, key=lambda one: float(one["started"]))
 
     def _summary(self, request: dict[str, Any]) -> dict[str, Any]:
@@ -172,8 +162,11 @@ class Operations:
     def _result_path(self, name: str) -> Path:
         return self._folder(name) / "result.json"
 
-    def _request_paths(self) -> list[Path]:
-        return list(self._store.operations.rglob("request.json"))
+    def _requests(self, folder: Path, *, finished: bool = True) -> Iterator[dict[str, Any] | None]:
+        """Yield the requests at and below a folder; those of finished ones are read if wanted."""
+        for parent, _, files in os.walk(folder):
+            if "request.json" in files and (finished or "result.json" not in files):
+                yield store.read(Path(parent, "request.json"))
 
 
 _RESULT_KEYS = ("finished", "seconds", "result", "error")

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from typing import Any
 
-from blocks.supervisor import store, values
+from blocks.supervisor import pruning, store, values
 from blocks.supervisor.store import Store
 from blocks.supervisor.work import Doer, Work
 
@@ -21,6 +22,8 @@ def recorder(kept: Store) -> Doer:
         name = _record_id(document.get("id"), "record.id").replace("/", "-")
         path = kept.releases / f"{name}.json"
         store.write(path, document)
+        with contextlib.suppress(OSError, ValueError):
+            pruning.forget_old_operations(kept)
         return {"path": os.fspath(path)}
 
     return record

@@ -179,6 +179,15 @@ def test_operations_are_listed_below_a_name_in_order(desk: Desk) -> None:
     assert [one["operation"] for one in desk.operations.under("r/attempt-1")] == ["r/attempt-1/a"]
 
 
+def test_only_what_may_matter_is_read(desk: Desk) -> None:
+    desk.ask("r/a", seconds=0)
+    desk.ask("r2/a", seconds=0)
+    (desk.store.operations / "r/a/request.json").write_text("torn {")
+    assert desk.operations.running() == []
+    assert [one["operation"] for one in desk.operations.under("r2")] == ["r2/a"]
+    assert desk.operations.under("r3") == []
+
+
 def test_what_runs_is_told_with_its_progress(desk: Desk) -> None:
     desk.ask("r/a", wait=0, seconds=1)
     progress = until(lambda: desk.operations.running()[0]["progress"], "a progress", 10)
