@@ -135,6 +135,25 @@ DOING: dict[str, Arguments] = {
 """The verbs of `ensure`."""
 
 
+ANSWER_STANDS: dict[str, bool] = {
+    "remember": True,  # to give back the first one is what it is for
+    "facts": True,  # as they were then
+    "journal": True,
+    "resolve": True,  # an index has moved on, the plan has not
+    "watch": True,  # a start that is over has one verdict
+    "record": True,  # a second write-up has another time in it
+    "stop": False,
+    "stage": False,
+    "verify": False,
+    "cleanup": False,
+    "switch": False,
+    "start": False,
+    "install": False,
+    "benchmark": False,
+}
+"""Whether a known operation's answer is given whatever is asked for now; else that is refused."""
+
+
 def checked(verb: str, given: Any, known: dict[str, Arguments]) -> dict[str, Any]:
     """Return the arguments of a verb, checked and with defaults filled in.
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from blocks.supervisor import foreign, processes, store
+from blocks.supervisor.arguments import ANSWER_STANDS
 from blocks.supervisor.failures import Failure, Refusal, Told
 from blocks.supervisor.launcher import Launcher
 from blocks.supervisor.work import Doer, Work
@@ -36,7 +37,7 @@ class Operations:
         `wait_seconds` for it and return what there is then.
 
         Raises:
-            Refusal: The name stands for another verb, or systemd would not start it.
+            Refusal: The name stands for something else, or systemd would not start it.
         """
         name = asked["operation"]
         attached = not self._begin(asked)
@@ -101,12 +102,8 @@ class Operations:
         folder = self._folder(name)
         with store.guarded(folder / "guard"):
             request = store.read(folder / "request.json")
-            if request is not None and request["verb"] != asked["verb"]:
-                raise Refusal(
-                    "other-verb",
-                    f"The operation {name} is known, as {request['verb']}, not {asked['verb']}.",
-                    "Use another name for another operation.",
-                )
+            if request is not None:
+                _require_the_same(request, asked)
             # The unit is asked first: it writes its result before it ends.
             if request is not None and (
                 self._launcher.running(name) or self._result_path(name).exists()
@@ -170,6 +167,31 @@ class Operations:
 
 
 _RESULT_KEYS = ("finished", "seconds", "result", "error")
+
+
+def _require_the_same(known: dict[str, Any], asked: dict[str, Any]) -> None:
+    """Refuse to answer for an operation that something else was asked of under its name."""
+    name, verb = known["operation"], known["verb"]
+    if verb != asked["verb"]:
+        raise Refusal(
+            "other-verb",
+            f"The operation {name} is known, as {verb}, not {asked['verb']}.",
+            "Use another name for another operation.",
+        )
+    if ANSWER_STANDS.get(verb, False):
+        return
+    before, now = known["arguments"], asked["arguments"]
+    # An argument that only one of them has came or went with a version of this program.
+    differs = [key for key in sorted(before.keys() & now.keys()) if before[key] != now[key]]
+    if known["environment"] != asked["environment"]:
+        differs.insert(0, "environment")
+    if differs:
+        raise Refusal(
+            "other-operation",
+            f"The operation {name} is known, with another {', '.join(dict.fromkeys(differs))}.",
+            "Use another name for another operation, or ask for what was asked for first.",
+            differs=list(dict.fromkeys(differs)),
+        )
 
 
 def _carry_out(doer: Doer, arguments: dict[str, Any], work: Work) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from blocks.supervisor.arguments import ANSWER_STANDS, DOING
 from blocks.supervisor.failures import Refusal
 from blocks.supervisor.operations import MOST_TRIES, Operations
 from blocks.supervisor.store import Store
@@ -33,7 +34,11 @@ def work(arguments, work):
         raise KeyError("unforeseen")
     return {"slept": arguments["seconds"]}
 
-Operations(Store(Path(sys.argv[1])), None).execute(sys.argv[2], {"work": work})
+def remember(arguments, work):
+    return {"document": arguments["document"]}
+
+doers = {"work": work, "remember": remember}
+Operations(Store(Path(sys.argv[1])), None).execute(sys.argv[2], doers)
 """
 
 
@@ -66,8 +71,15 @@ class Desk:
         self.launcher = Processes(root)
         self.operations = Operations(self.store, self.launcher)
 
-    def ask(self, name: str, wait: float = 20, verb: str = "work", **given: Any) -> dict[str, Any]:
-        request = {"operation": name, "verb": verb, "holder": "h", "environment": "/e"}
+    def ask(
+        self,
+        name: str,
+        wait: float = 20,
+        verb: str = "work",
+        environment: str = "/e",
+        **given: Any,
+    ) -> dict[str, Any]:
+        request = {"operation": name, "verb": verb, "holder": "h", "environment": environment}
         return self.operations.ensure({**request, "arguments": given, "wait_seconds": wait})
 
     def events(self) -> list[str]:
@@ -166,6 +178,35 @@ def test_one_name_stands_for_one_verb(desk: Desk) -> None:
     with pytest.raises(Refusal) as refused:
         desk.ask("r/a", verb="other")
     assert refused.value.kind == "other-verb"
+
+
+@pytest.mark.parametrize("state", ["running", "finished"])
+def test_one_name_stands_for_one_question(desk: Desk, state: str) -> None:
+    desk.ask("r/a", wait=0 if state == "running" else 20, seconds=0.5)
+    for changed in ({"seconds": 1}, {"seconds": 0.5, "environment": "/other"}):
+        with pytest.raises(Refusal) as refused:
+            desk.ask("r/a", **changed)
+        assert refused.value.kind == "other-operation"
+        assert refused.value.fields["differs"] == [list(changed)[-1]]
+    assert desk.ask("r/a", seconds=0.5)["result"] == {"slept": 0.5}
+    assert desk.launcher.started == ["r/a"]
+
+
+def test_an_argument_of_a_newer_version_makes_no_other_question(desk: Desk) -> None:
+    desk.ask("r/a", seconds=0)
+    assert desk.ask("r/a", seconds=0, stall_seconds=9)["state"] == "succeeded"
+
+
+def test_some_answers_stand_whatever_is_asked_now(desk: Desk) -> None:
+    first = desk.ask("r/a", verb="remember", document={"a": 1})
+    second = desk.ask("r/a", verb="remember", document={"a": 2}, environment="/other")
+    assert first["result"] == second["result"] == {"document": {"a": 1}}
+
+
+def test_it_is_decided_for_every_verb() -> None:
+    assert ANSWER_STANDS.keys() == DOING.keys()
+    standing = {verb for verb, stands in ANSWER_STANDS.items() if stands}
+    assert standing == {"remember", "facts", "journal", "resolve", "watch", "record"}
 
 
 def test_operations_are_listed_below_a_name_in_order(desk: Desk) -> None:
