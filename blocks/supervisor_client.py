@@ -7,6 +7,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from pydantic import SecretStr
+
 from blocks.errors import CommandFailed, Refused, StillRunning
 from blocks.host import Host, Ran
 from blocks.supervisor_archive import archive
@@ -119,6 +121,7 @@ class Supervisor:
         wait_seconds: float = _LONGEST_WAIT_SECONDS,
         deadline_seconds: float | None = None,
         on_progress: Callable[[dict[str, Any]], None] | None = None,
+        secrets: Mapping[str, SecretStr] | None = None,
     ) -> Outcome:
         """Have an operation done once, and wait until it has finished.
 
@@ -131,19 +134,24 @@ class Supervisor:
             wait_seconds: Longest wait of a single call; short ones come first.
             deadline_seconds: Longest wait of all.
             on_progress: Told the latest progress after every call that found it running.
+            secrets: `OPENAI_API_KEY` or `HF_TOKEN` for its process; they travel on standard input
+                and are kept nowhere, so whoever asks again brings them again.
 
         Raises:
             Refused: The supervisor would not start it.
             StillRunning: It had not finished by the deadline; it goes on running.
             HostError: The host cannot be spoken to.
         """
-        request = {
+        request: dict[str, Any] = {
             "operation": operation,
             "verb": verb,
             "holder": holder,
             "environment": environment,
             "arguments": dict(arguments),
         }
+        if secrets:
+            given = {name: secret.get_secret_value() for name, secret in secrets.items()}
+            request["secrets"] = given
         began = time.monotonic()
         attached: bool | None = None
         wait = min(_FIRST_WAIT_SECONDS, wait_seconds)

@@ -63,6 +63,7 @@ READING: dict[str, Arguments] = {
         "holder": _need(v.operation),
         "environment": _need(v.path),
         "arguments": _need(v.document),
+        "secrets": _may(v.table(v.secret_name, v.secret), {}),
         "wait_seconds": _may(v.number(0, 600), 0),
     },
 }

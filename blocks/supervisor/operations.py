@@ -14,7 +14,9 @@ from typing import Any
 from blocks.supervisor import foreign, processes, store
 from blocks.supervisor.arguments import ANSWER_STANDS
 from blocks.supervisor.failures import Failure, Refusal, Told
+from blocks.supervisor.handover import Handover
 from blocks.supervisor.launcher import Launcher
+from blocks.supervisor.secrets import never_tell
 from blocks.supervisor.work import Doer, Work
 
 _POLL_SECONDS = 0.1
@@ -26,14 +28,18 @@ MOST_TRIES = 5
 class Operations:
     """The operations of one host."""
 
-    def __init__(self, kept: store.Store, launcher: Launcher) -> None:
+    def __init__(
+        self, kept: store.Store, launcher: Launcher, handover: Handover | None = None
+    ) -> None:
         self._store = kept
         self._launcher = launcher
+        self._handover = handover or Handover()
 
     def ensure(self, asked: dict[str, Any]) -> dict[str, Any]:
         """Start an operation unless it was started before; return its state.
 
-        Given the checked request, return the recorded answer of a finished one, else wait up to
+        Given the checked request (its `secrets` are handed to the run that it starts, and written
+        down nowhere), return the recorded answer of a finished one, else wait up to
         `wait_seconds` for it and return what there is then.
 
         Raises:
@@ -57,9 +63,12 @@ class Operations:
             request = store.read(folder / "request.json")
             if not mine or request is None or self._result_path(name).exists():
                 return
+            handed = self._handover.take(name)
+            never_tell(handed.values())
             processes.own_output_to(os.fspath(folder / "output.log"))
             began = time.time()
-            outcome = _carry_out(doers[request["verb"]], request["arguments"], Work(folder))
+            work = Work(folder, handed)
+            outcome = _carry_out(doers[request["verb"]], request["arguments"], work)
             self._finish(request, began, outcome)
 
     def unfinished(self) -> list[dict[str, Any]]:
@@ -117,6 +126,7 @@ class Operations:
             self._log("interrupted", before)
             if tries > MOST_TRIES:
                 self._launcher.forget(before["operation"])
+                self._handover.drop(before["operation"])
                 self._finish(before, time.time(), _given_up(tries - 1))
                 return False
         keys = ("operation", "verb", "holder", "environment", "arguments")
@@ -124,7 +134,12 @@ class Operations:
         request = {**request, "tries": tries}
         store.write(self._folder(asked["operation"]) / "request.json", request)
         self._log("started", request)
-        self._launcher.start(asked["operation"])
+        self._handover.put(asked["operation"], asked.get("secrets", {}))
+        try:
+            self._launcher.start(asked["operation"])
+        except Refusal:
+            self._handover.drop(asked["operation"])
+            raise
         return True
 
     def _finish(self, request: dict[str, Any], began: float, outcome: dict[str, Any]) -> None:

@@ -15,7 +15,7 @@ from blocks.supervisor import secret_names
 HIDDEN = "***"
 
 _NAME = re.compile(
-    r"(?P<open>\\*[\"'])?(?P<dashes>--?)?(?P<name>\w[\w.-]*)(?P<close>\\*[\"'])?"
+    r"(?P<open>\\{0,8}[\"'])?(?P<dashes>--?)?(?P<name>\w[\w.-]*)(?P<close>\\{0,8}[\"'])?"
     r"(?P<sign>[ \t]*(?:=>|=(?!=)|:(?!:|//))[ \t]*)?"
 )
 _GAP = r"[ \t]|\\\r?\n(?:[ \t]*[#;][^\n]*\n)*"  # a command goes on after `\`, past comments
@@ -52,7 +52,12 @@ _FORMS = (
         ),
         rf"\1{HIDDEN}",
     ),
-    (re.compile(r"([a-z][a-z0-9+.-]*:(?:\\?/){2})[^\s/\"'<>]+@", re.IGNORECASE), rf"\1{HIDDEN}@"),
+    (
+        re.compile(
+            r"((?<![a-z0-9+.-])[a-z][a-z0-9+.-]{0,30}:(?:\\?/){2})[^\s/\"'<>]+@", re.IGNORECASE
+        ),
+        rf"\1{HIDDEN}@",
+    ),
     (
         re.compile(
             r"([?&](?:sig|signature|policy|key-pair-id|x-(?:amz|goog)-[\w-]+)=)[^&\s\"'<>]+",
@@ -64,9 +69,10 @@ _FORMS = (
     (re.compile(r"(?<!\w)hf_(?:(?=[a-z]*[0-9A-Z])[A-Za-z0-9]{6,}|[a-z]{16,})(?!\w)"), HIDDEN),
     (re.compile(r"(?<!\w)(?:gh[opsu]_|github_pat_|glpat-|nvapi-|xox[abprs]-)[\w-]{16,}"), HIDDEN),
     (re.compile(r"(?<!\w)AKIA[0-9A-Z]{16}(?!\w)"), HIDDEN),
-    (re.compile(r"(?<!\w)eyJ[\w-]{8,}\.[\w-]{8,}\.[\w-]*"), HIDDEN),
+    (re.compile(r"(?<![\w-])eyJ[\w-]{8,}\.[\w-]{8,}\.[\w-]*"), HIDDEN),
 )
 _SHORTEST_KNOWN = 4
+_LONGEST_LIST = 1024
 _known: set[str] = set()
 
 
@@ -189,7 +195,7 @@ def _up_to(text: str, at: int, quote: str) -> _Value:
 def _end_of_list(text: str, at: int) -> int:
     """Return the end of a list, or of its line where the list has none."""
     depth, here = 0, at
-    while here < len(text):
+    while here < min(len(text), at + _LONGEST_LIST):
         if text[here] in "\"'":
             here = _match_end(_QUOTED, text, here)
             continue

@@ -24,6 +24,7 @@ _USER = re.compile(r"[a-z_][a-z0-9_.-]*\$?|[0-9]+")
 _RELEASE = re.compile(r"[a-z0-9][a-z0-9-]*")
 _INVOCATION = re.compile(r"[0-9a-f]{32}")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
+_SECRET_NAME = re.compile(r"OPENAI_API_KEY|HF_TOKEN")
 _WILDCARD = re.compile(r"[*?\[]")
 
 
@@ -49,6 +50,13 @@ def one_line(value: Any, name: str) -> str:
     if not line.strip() or _CONTROL.search(line) or len(line) > 4096:
         raise refuse(name, "it has to be one line of text without control characters.")
     return line
+
+
+def secret(value: Any, name: str) -> str:
+    """Accept one line of ASCII; the refusal does not repeat it."""
+    if not one_line(value, name).isascii():
+        raise refuse(name, "it has to be ASCII.")
+    return str(value)
 
 
 def word(value: Any, name: str) -> str:
@@ -130,6 +138,7 @@ module = matching(_MODULE, "the name of a Python module")
 user = matching(_USER, "the name or number of a user")
 release = matching(_RELEASE, "the name of a release: lower-case letters, digits, dashes")
 operation = matching(OPERATION, "the name of an operation, [a-z0-9-]+(/[a-z0-9-]+)*")
+secret_name = matching(_SECRET_NAME, "OPENAI_API_KEY or HF_TOKEN")
 invocation = matching(_INVOCATION, "an invocation id, 32 hexadecimal digits")
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Callable
 
@@ -12,10 +13,11 @@ _PROGRESS_SECONDS = 0.5
 
 
 class Work:
-    """One run of an operation."""
+    """One run of an operation; `secrets` are those that its caller brought, by name."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, secrets: Mapping[str, str] | None = None) -> None:
         self._folder = folder
+        self.secrets = dict(secrets or {})
         self._told = 0.0
 
     @property

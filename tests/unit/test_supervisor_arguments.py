@@ -56,6 +56,34 @@ def test_refused(verb: str, given: dict[str, Any]) -> None:
     assert refused.value.kind in ("bad-argument", "unknown-verb")
 
 
+ENSURE = {
+    "operation": "r/a",
+    "verb": "benchmark",
+    "holder": "r",
+    "environment": ENVIRONMENT,
+    "arguments": {},
+}
+
+
+def test_two_secrets_may_be_brought() -> None:
+    secrets = {"OPENAI_API_KEY": "sk 1", "HF_TOKEN": "hf_1"}
+    assert checked("ensure", {**ENSURE, "secrets": secrets}, READING)["secrets"] == secrets
+    assert checked("ensure", ENSURE, READING)["secrets"] == {}
+
+
+@pytest.mark.parametrize("name", ["LD_PRELOAD", "openai_api_key", ""])
+def test_no_other_variable_is_a_secret(name: str) -> None:
+    with pytest.raises(Refusal):
+        checked("ensure", {**ENSURE, "secrets": {name: "x"}}, READING)
+
+
+@pytest.mark.parametrize("value", ["tell\nnobody", "t\u00ebll nobody", "", 1, None])
+def test_a_secret_that_is_refused_is_not_repeated(value: Any) -> None:
+    with pytest.raises(Refusal) as refused:
+        checked("ensure", {**ENSURE, "secrets": {"HF_TOKEN": value}}, READING)
+    assert "nobody" not in str(refused.value.document())
+
+
 @pytest.mark.parametrize("name", ["", "/x", "x/", "a//b", "../x", "A", "a b", "a.b"])
 def test_names_of_operations_cannot_leave_their_folder(name: str) -> None:
     with pytest.raises(Refusal):

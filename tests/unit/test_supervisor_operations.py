@@ -12,16 +12,19 @@ import pytest
 
 from blocks.supervisor.arguments import ANSWER_STANDS, DOING
 from blocks.supervisor.failures import Refusal
+from blocks.supervisor.handover import Handover
 from blocks.supervisor.operations import MOST_TRIES, Operations
 from blocks.supervisor.store import Store
 from tests.integration.polling import until
 
 ROOT = Path(__file__).parents[2]
 RUNNER = """
-import sys, time
+import os, sys, time
 from pathlib import Path
 from blocks.supervisor.failures import Failure
+from blocks.supervisor.handover import Handover
 from blocks.supervisor.operations import Operations
+from blocks.supervisor.processes import stream
 from blocks.supervisor.store import Store
 
 def work(arguments, work):
@@ -37,8 +40,15 @@ def work(arguments, work):
 def remember(arguments, work):
     return {"document": arguments["document"]}
 
-doers = {"work": work, "remember": remember}
-Operations(Store(Path(sys.argv[1])), None).execute(sys.argv[2], doers)
+def use(arguments, work):
+    stream(["printenv"], environment={**os.environ, **work.secrets}, timeout=10)
+    time.sleep(arguments["seconds"])
+    return {"used": sorted(work.secrets), "kept": "".join(work.secrets.values()) == KEY}
+
+KEY = "a-key-that-nobody-may-see"
+doers = {"work": work, "remember": remember, "use": use}
+root = Path(sys.argv[1])
+Operations(Store(root), None, Handover(root.with_name("run"))).execute(sys.argv[2], doers)
 """
 
 
@@ -69,7 +79,8 @@ class Desk:
     def __init__(self, root: Path) -> None:
         self.store = Store(root)
         self.launcher = Processes(root)
-        self.operations = Operations(self.store, self.launcher)
+        self.handed = root.with_name("run")
+        self.operations = Operations(self.store, self.launcher, Handover(self.handed))
 
     def ask(
         self,
@@ -77,9 +88,11 @@ class Desk:
         wait: float = 20,
         verb: str = "work",
         environment: str = "/e",
+        secrets: dict[str, str] | None = None,
         **given: Any,
     ) -> dict[str, Any]:
-        request = {"operation": name, "verb": verb, "holder": "h", "environment": environment}
+        names = {"operation": name, "verb": verb, "holder": "h", "environment": environment}
+        request = {**names, "secrets": secrets or {}}
         return self.operations.ensure({**request, "arguments": given, "wait_seconds": wait})
 
     def events(self) -> list[str]:
@@ -89,7 +102,7 @@ class Desk:
 
 @pytest.fixture
 def desk(tmp_path: Path) -> Desk:
-    return Desk(tmp_path)
+    return Desk(tmp_path / "kept")
 
 
 def test_a_finished_one_is_answered_from_the_record(desk: Desk) -> None:
@@ -203,10 +216,32 @@ def test_some_answers_stand_whatever_is_asked_now(desk: Desk) -> None:
     assert first["result"] == second["result"] == {"document": {"a": 1}}
 
 
+KEY = {"OPENAI_API_KEY": "a-key-that-nobody-may-see"}
+
+
+def test_a_secret_reaches_the_operation_and_is_kept_nowhere(desk: Desk, tmp_path: Path) -> None:
+    answer = desk.ask("r/a", verb="use", secrets=KEY, seconds=0)
+    assert answer["result"] == {"used": ["OPENAI_API_KEY"], "kept": True}
+    assert desk.ask("r/a", verb="use", seconds=0)["result"] == answer["result"]
+    assert "OPENAI_API_KEY=***" in (desk.store.operations / "r/a/output.log").read_text()
+    written = [path.read_text() for path in tmp_path.rglob("*") if path.is_file()]
+    assert not any(KEY["OPENAI_API_KEY"] in text for text in written)
+    assert list(desk.handed.iterdir()) == []
+
+
+def test_a_secret_is_brought_again_for_a_run_that_was_killed(desk: Desk) -> None:
+    for name, again in (("r/a", KEY), ("r/b", {})):
+        desk.ask(name, wait=0.5, verb="use", secrets=KEY, seconds=0.8)
+        desk.launcher.processes[name].kill()
+        desk.launcher.processes[name].wait()
+        answer = desk.ask(name, verb="use", secrets=again, seconds=0.8)
+        assert answer["result"]["used"] == sorted(again)
+
+
 def test_it_is_decided_for_every_verb() -> None:
     assert ANSWER_STANDS.keys() == DOING.keys()
     standing = {verb for verb, stands in ANSWER_STANDS.items() if stands}
-    assert standing == {"remember", "facts", "journal", "resolve", "watch", "record"}
+    assert standing == {"remember", "facts", "journal", "resolve", "watch", "hold", "record"}
 
 
 def test_operations_are_listed_below_a_name_in_order(desk: Desk) -> None:

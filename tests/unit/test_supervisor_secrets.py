@@ -154,8 +154,14 @@ def test_what_we_were_handed_is_hidden_wherever_it_stands() -> None:
     assert safe("401: plain words is no abc") == "401: *** is no abc"
 
 
-@pytest.mark.parametrize("piece", ["'", '"', "\\'", "[", "token='", "--api-key ", "x: ", "\x1b]"])
+HOSTILE = [
+    *("'", '"', "\\", "\\'", "[", "a", "a.", "-", " ", "\n", "\r", "\x1b]", "\x9d", "\x1b[0"),
+    *("token='", "token=[\n", "'a_key=", "--api-key ", "x: ", "eyJ-", "sk-", "http:", "?sig="),
+]
+
+
+@pytest.mark.parametrize("piece", HOSTILE)
 def test_hostile_text_does_not_take_long(piece: str) -> None:
     began = time.monotonic()
     safe(piece * (65536 // len(piece)))
-    assert time.monotonic() - began < 3
+    assert time.monotonic() - began < 5
