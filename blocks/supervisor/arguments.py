@@ -124,6 +124,7 @@ DOING: dict[str, Arguments] = {
         "environment": _need(v.path),
         "unit": _need(v.unit),
         "timeout_seconds": _need(v.whole(1, 86_400)),
+        "stall_seconds": _may(v.number(1, _DAY), 120),
         "port": _need(v.whole(1, 65535)),
         "model": _need(v.word),
         "tokenizer": _may(v.word),

@@ -127,12 +127,12 @@ def import_module(python: str, module: str) -> Argv:
 
 
 def bench_serve(
-    vllm: str, port: int, model: str, tokenizer: str | None, shape: Sequence[int], result: str
+    vllm: str, url: str, model: str, tokenizer: str | None, shape: Sequence[int], result: str
 ) -> Argv:
     """Run vLLM's own benchmark against the served model; shape is prompts, input, output."""
     prompts, input_len, output_len = shape
     return (
-        *(vllm, "bench", "serve", "--host", "127.0.0.1", "--port", str(port), "--model", model),
+        *(vllm, "bench", "serve", "--base-url", url, "--model", model),
         *(("--tokenizer", tokenizer) if tokenizer else ()),
         *("--dataset-name", "random", "--num-prompts", str(prompts)),
         *("--random-input-len", str(input_len), "--random-output-len", str(output_len)),

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import collections
 import contextlib
+import io
 import os
 import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Mapping, Sequence
 from typing import IO, Callable, NamedTuple, cast
 
@@ -20,6 +22,9 @@ UMASK = 0o022
 
 NOT_FOUND_EXIT = 127
 TIMED_OUT_EXIT = 124
+_TICK_SECONDS = 0.5
+_DRAIN_SECONDS = 2.0
+_LONGEST_LINE = 65536
 
 
 class Ended(NamedTuple):
@@ -64,11 +69,21 @@ def stream(
     environment: Mapping[str, str] | None = None,
     timeout: float,
     on_line: Callable[[str], None] | None = None,
+    meanwhile: Callable[[], None] | None = None,
     keep_lines: int = 200,
 ) -> Ended:
     """Run a program, pass on to our own output what it prints, and keep its last lines.
 
     What it prints is made fit to be told before it goes anywhere.
+
+    Args:
+        argv: The program and its arguments.
+        data: What it reads.
+        environment: Its variables; ours if not given.
+        timeout: Seconds after which it is ended.
+        on_line: Told each line, in another thread, also those of a bar that is drawn over.
+        meanwhile: Called about twice a second; what it raises ends the program at once.
+        keep_lines: How many lines are kept.
     """
     print("+", *redacted_argv(argv), flush=True)
     tail: collections.deque[str] = collections.deque(maxlen=keep_lines)
@@ -83,23 +98,47 @@ def stream(
         start_new_session=True,
     )
     stdin, stdout = cast("IO[bytes]", process.stdin), cast("IO[bytes]", process.stdout)
-    timer = threading.Timer(timeout, _kill, (process,))
-    timer.start()
+    reader = threading.Thread(target=_pass_on, args=(stdout, tail, on_line), daemon=True)
+    reader.start()
     threading.Thread(target=_feed, args=(stdin, data.encode()), daemon=True).start()
     try:
-        for raw in stdout:
-            line = foreign.safe(_text(raw).rstrip("\n"))
+        in_time = _wait(process, timeout, meanwhile)
+    finally:
+        if process.poll() is None:
+            _kill(process)
+            process.wait()
+        reader.join(_DRAIN_SECONDS)
+    if in_time:
+        return Ended(process.returncode, "\n".join(tail), "")
+    tail.append(f"{argv[0]} was ended: it had not finished within {timeout:g} s")
+    return Ended(TIMED_OUT_EXIT, "\n".join(tail), "")
+
+
+def _wait(
+    process: subprocess.Popen[bytes], timeout: float, meanwhile: Callable[[], None] | None
+) -> bool:
+    """Wait for a program's end and tell whether it came in time."""
+    deadline = time.monotonic() + timeout
+    while (left := deadline - time.monotonic()) > 0:
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(min(left, _TICK_SECONDS if meanwhile else left))
+            return True
+        if meanwhile is not None:
+            meanwhile()
+    return False
+
+
+def _pass_on(
+    pipe: IO[bytes], tail: collections.deque[str], on_line: Callable[[str], None] | None
+) -> None:
+    text = io.TextIOWrapper(pipe, "utf-8", "replace", newline="")
+    for raw in iter(lambda: text.readline(_LONGEST_LINE), ""):
+        line = foreign.safe(raw.rstrip("\r\n"))
+        if on_line is not None:
+            on_line(line)
+        if not raw.endswith("\r"):  # else it is drawn over by the next one
             print(line, flush=True)
             tail.append(line[:2000])
-            if on_line is not None:
-                on_line(line)
-        code = process.wait()
-    finally:
-        timer.cancel()
-    if timer.finished.is_set() and code == -signal.SIGKILL:
-        tail.append(f"{argv[0]} was ended: it had not finished within {timeout:g} s")
-        code = TIMED_OUT_EXIT
-    return Ended(code, "\n".join(tail), "")
 
 
 def _feed(pipe: IO[bytes], data: bytes) -> None:

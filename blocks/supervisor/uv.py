@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -78,10 +78,13 @@ def as_owner(owner: Owner, command: Sequence[str]) -> commands.Argv:
     return commands.as_user(owner.uid, owner.gid, command)
 
 
-def stream_as_owner(owner: Owner, argv: Sequence[str], **options: Any) -> processes.Ended:
-    """Run a whole argument vector in the owner's variables, its output passed on."""
+def stream_as_owner(
+    owner: Owner, argv: Sequence[str], *, more: Mapping[str, str] | None = None, **options: Any
+) -> processes.Ended:
+    """Run a whole argument vector in the owner's variables and some more, its output passed on."""
     options.setdefault("timeout", _LONGEST_SECONDS)
-    return processes.stream(argv, environment=owner_environment(owner), **options)
+    variables = {**owner_environment(owner), **(more or {})}
+    return processes.stream(argv, environment=variables, **options)
 
 
 def run_as_owner(owner: Owner, command: Sequence[str], *, data: str = "") -> processes.Ended:

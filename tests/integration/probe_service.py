@@ -9,17 +9,38 @@ import socket
 import socketserver
 import sys
 import time
+from pathlib import Path
 
 MODE = sys.argv[1]
 PORT = 8123
 
 
 class Healthy(socketserver.BaseRequestHandler):
-    """Answers every request with 200."""
+    """Answers every request with 200, and completions as the mode says."""
+
+    completions = 0
 
     def handle(self) -> None:
-        self.request.recv(4096)
-        self.request.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
+        asked = self.request.recv(65536)
+        status = complete(asked) if asked.startswith(b"POST /v1/completions ") else b"200 OK"
+        self.request.sendall(b"HTTP/1.1 " + status + b"\r\nContent-Length: 0\r\n\r\n")
+
+
+def complete(asked: bytes) -> bytes:
+    """Answer, refuse, take long, hang or die."""
+    Healthy.completions += 1
+    if MODE == "serve-key":
+        time.sleep(0.3)
+        bearer = f"Authorization: Bearer {Path('/opt/key').read_text()}\r\n".encode()
+        return b"200 OK" if bearer in asked else b"401 Unauthorized"
+    if MODE == "serve-slowly":
+        time.sleep(2)
+    if MODE == "serve-and-hang" and Healthy.completions > 3:
+        time.sleep(10_000)
+    if MODE == "serve-and-die" and Healthy.completions > 3:
+        say("going down")
+        os._exit(1)
+    return b"200 OK"
 
 
 class Server(socketserver.ThreadingTCPServer):
