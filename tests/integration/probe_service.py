@@ -58,6 +58,8 @@ def say(line: str) -> None:
 say("INFO 12-01 14:00:00 [api_server.py:1272] vLLM API server version 0.16.0")
 ENGINE = "INFO 12-01 14:00:01 [core.py:96] Initializing a V1 LLM engine (v0.16.0)"
 say(f"\x1b[36m(EngineCore_DP0 pid=9)\x1b[0m {ENGINE}")
+say("non-default args: {'port': 8123, 'api_key': ['k e y', 'sk-proj-123456'], 'hf_token': 'hid'}")
+say("\x1b]0;owned\x07\x9b2Jfetched https://me:hid@x.example/m \u202eby Bearer hid")
 for shard in range(1, 5):
     bar = f"{shard * 25}% Completed | {shard}/4 [00:0{shard}<00:0{4 - shard},  1.00s/it]"
     say(f"\rLoading safetensors checkpoint shards:  {bar}")
@@ -69,6 +71,10 @@ if MODE == "kill":
     os.kill(os.getpid(), signal.SIGKILL)
 if MODE == "exit-0":
     sys.exit(0)
+number = 0
+while MODE == "chatter":
+    say(f"line {(number := number + 1)}")
+    time.sleep(0.2)
 if MODE == "hang":
     time.sleep(10_000)
 if MODE == "deaf":

@@ -289,6 +289,37 @@ def test_every_death_is_noticed_within_a_second(
     assert any("going down" in line for line in error["last_lines"])
 
 
+def test_what_a_service_prints_is_told_without_secrets_and_without_escapes(bench: Bench) -> None:
+    launched = bench.launch("crash")
+    last = (bench.watch(launched).error or {})["last_lines"]
+    asked = {"unit": UNIT, "invocation": launched["invocation"], "lines": 100}
+    entries = bench.supervisor.call("journal", asked)["entries"]
+    told = [
+        "non-default args: {'port': 8123, 'api_key': ***, 'hf_token': '***'}",
+        "fetched https://***@x.example/m by Bearer ***",
+    ]
+    assert [line for line in last if line in told] == told
+    assert [one["message"] for one in entries if one["message"] in told] == told
+    remembered = (
+        f"grep -rE 'k e y|sk-proj|hid' /var/lib/vllm-redeploy/operations/{bench.id} || true"
+    )
+    assert bench.shell(remembered) == ""
+
+
+def test_a_journalctl_that_ends_loses_no_line_of_a_watch(bench: Bench) -> None:
+    asked = bench.watching(bench.launch("chatter"), 5)
+    watching = threading.Thread(target=lambda: bench.do("watch", "watch", **asked))
+    watching.start()
+    following = ["pgrep", "-x", "journalctl"]
+    until(lambda: bench.host.run(following).exit == 0, "a journalctl that follows", 10)
+    time.sleep(1.5)
+    bench.shell("systemctl restart systemd-journald; pkill -x journalctl")
+    watching.join()
+    lines = (bench.do("watch", "watch", **asked).error or {})["last_lines"]
+    numbers = [int(line.split()[1]) for line in lines]
+    assert numbers == list(range(numbers[-1] - 19, numbers[-1] + 1))
+
+
 def test_a_hang_ends_at_the_deadline_and_the_service_is_left_alone(bench: Bench) -> None:
     error = bench.watch(bench.launch("hang"), deadline=3).error or {}
     assert error["kind"] == "hung"
@@ -412,6 +443,24 @@ def test_sudo_has_to_allow_the_supervisor_and_nothing_else(host: Host) -> None:
     assert refused.value.kind == "not-root"
     with pytest.raises(CommandFailed, match="sudo"):
         caller.host.put(b"", PATH)
+
+
+def test_a_name_does_not_stand_for_another_question(bench: Bench) -> None:
+    bench.launch("hang")
+    bench.do("stop", "stop", unit=UNIT, timeout_seconds=5)
+    with pytest.raises(Refused) as refused:
+        bench.do("stop", "stop", unit="other.service", timeout_seconds=5)
+    assert (refused.value.kind, refused.value.fields["differs"]) == ("other-operation", ["unit"])
+
+
+def test_facts_of_an_environment_that_does_not_answer(bench: Bench) -> None:
+    info = f"{ENVIRONMENT}/lib/python3.11/site-packages/x-1.dist-info"
+    bench.shell(f"rm -rf {ENVIRONMENT}*; mkdir -p {info}; mkfifo {info}/METADATA")
+    asked = {"unit": UNIT, "environment": ENVIRONMENT, "model": "/nowhere"}
+    facts = bench.supervisor.call("facts", asked, timeout=50)
+    bench.shell(f"rm -rf {ENVIRONMENT}*")
+    assert "did not answer" in facts["environment"]["problem"]
+    assert (facts["unit"]["load_state"], facts["model"]["exists"]) == ("loaded", False)
 
 
 def test_only_the_holder_of_the_lock_may_act(bench: Bench) -> None:
