@@ -101,6 +101,9 @@ class Service(Block):
     start_deadline_seconds: int = Field(
         3600, ge=5, le=7 * 86_400, description="a start that does not serve after this has failed"
     )
+    steady_seconds: int = Field(
+        10, ge=0, le=86_400, description="how long it has to serve without a restart to count"
+    )
     stop_timeout_seconds: int = Field(300, ge=1, le=86_400, description="how long a stop may take")
     gpu_wait_seconds: int = Field(
         120,

@@ -118,7 +118,7 @@ def _prove(run: Redeployment, story: Story) -> State[None]:
     serving = f"Serving {story.plan.after}"
     try:
         if run.request.benchmark:
-            story.benchmark = benchmark(run, story.plan.after)
+            story.benchmark = benchmark(run)
     except StepFailed as failure:
         if failure.kind in DIED:
             find_cause(run, failure, None)

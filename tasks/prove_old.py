@@ -8,7 +8,7 @@ from tasks.facts import Facts
 from tasks.planned import Plan
 from tasks.redeployment import Redeployment
 from tasks.steps import step
-from tasks.wait_healthy import ask
+from tasks.wait_healthy import LOOPBACK, ask, standing
 
 _PATIENCE_SECONDS = 10.0
 
@@ -22,8 +22,9 @@ def prove_old(run: Redeployment, before: Facts, plan: Plan) -> None:
     """
     if before.unit.active_state != "active" or run.request.even_if_broken or run.finished("stop"):
         return
+    address = standing(run, before.unit.invocation_id)["address"] or LOOPBACK
     try:
-        ask(run, "prove-old", plan.before, patience=_PATIENCE_SECONDS)
+        ask(run, "prove-old", plan.before, patience=_PATIENCE_SECONDS, address=address)
     except StepFailed as problem:
         raise PlanRefused(
             f"{problem.message} It runs, and was not stopped.",

@@ -1,13 +1,13 @@
 """One redeploy under way: what was asked for, the door to its host, and the time it took."""
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
 
 from prefect.logging import get_run_logger
-from pydantic import BaseModel
+from pydantic import BaseModel, SecretStr
 
 from blocks.errors import RedeployError, Refused
 from blocks.host import Host
@@ -103,6 +103,7 @@ class Redeployment:
         operation: str | None = None,
         deadline_seconds: float | None = None,
         on_progress: Callable[[dict[str, Any]], None] | None = None,
+        secrets: Mapping[str, SecretStr] | None = None,
     ) -> dict[str, Any]:
         """Have one operation done on the host, once, and return its result.
 
@@ -113,6 +114,7 @@ class Redeployment:
             operation: the operation's own name where a step has several; default: the step's.
             deadline_seconds: how long it may take on the host.
             on_progress: called with each progress that the host reports.
+            secrets: variables for the operation's process alone; they are recorded nowhere.
 
         Raises:
             StepFailed: the operation failed, now or when it was first done.
@@ -126,6 +128,7 @@ class Redeployment:
                 environment=self.service.environment,
                 deadline_seconds=deadline_seconds,
                 on_progress=on_progress,
+                secrets=secrets,
             )
         except Refused as refused:
             raise StepFailed.of(step, refused) from refused

@@ -33,7 +33,12 @@ def exchange(run: Redeployment, step_name: str, incoming: str, kept: str) -> Non
     run.do(
         step_name,
         "switch",
-        {"environment": run.service.environment, "sibling": incoming, "previous": kept},
+        {
+            "environment": run.service.environment,
+            "sibling": incoming,
+            "previous": kept,
+            "unit": run.service.unit,
+        },
         operation="switch",
         deadline_seconds=POLICIES["switch"].deadline_seconds,
     )

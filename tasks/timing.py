@@ -14,6 +14,8 @@ _PARTS = {
     "fix-facts": "fix",
     "fix-verify": "fix",
     "request": "lock",
+    "hold": "wait-healthy",
+    "look": "wait-healthy",
 }
 
 

@@ -14,6 +14,7 @@ from tasks.steps import step
 
 _MARGIN_SECONDS = 120
 LAST_LINES = 80
+LOOPBACK = "127.0.0.1"
 
 
 class StageTime(BaseModel):
@@ -29,6 +30,7 @@ class Serving(BaseModel):
 
     stages: list[StageTime] = []
     listening_after_seconds: float
+    address: str = LOOPBACK
 
 
 @step("wait-healthy")
@@ -44,28 +46,55 @@ def wait_healthy(run: Redeployment, launched: Launched, version: str) -> Serving
         StepFailed: it crashed, left, hung past the deadline, or is not what was asked for.
     """
     service = run.service
-    arguments = {
-        "unit": service.unit,
-        "invocation": launched.invocation,
-        "started": launched.started,
-        "port": service.port,
-        "deadline_seconds": service.start_deadline_seconds,
-        "lines": LAST_LINES,
-    }
     result = run.do(
         "wait-healthy",
         "watch",
-        arguments,
+        _watching(run, launched),
         deadline_seconds=service.start_deadline_seconds + _MARGIN_SECONDS,
         on_progress=_Shown(run),
     )
     serving = Serving.model_validate(result)
-    ask(run, "wait-healthy", version)
+    try:
+        ask(run, "wait-healthy", version, launched=launched, address=serving.address)
+    except StepFailed:
+        _hold(run, launched, 0)  # a service that died is what failed, not its answer
+        raise
+    _hold(run, launched, service.steady_seconds)
     run.log(f"serving {version} after {serving.listening_after_seconds:.1f} s")
     return serving
 
 
-def ask(run: Redeployment, step_name: str, version: str, patience: float | None = None) -> None:
+def _watching(run: Redeployment, launched: Launched) -> dict[str, Any]:
+    return {
+        "unit": run.service.unit,
+        "invocation": launched.invocation,
+        "started": launched.started,
+        "port": run.service.port,
+        "deadline_seconds": run.service.start_deadline_seconds,
+        "lines": LAST_LINES,
+    }
+
+
+def _hold(run: Redeployment, launched: Launched, seconds: float) -> None:
+    """See on the host that the service goes on; its end is this step's failure."""
+    run.do(
+        "wait-healthy",
+        "hold",
+        {**_watching(run, launched), "seconds": seconds},
+        operation="hold" if seconds else "look",
+        deadline_seconds=seconds + _MARGIN_SECONDS,
+    )
+
+
+def ask(
+    run: Redeployment,
+    step_name: str,
+    version: str,
+    *,
+    patience: float | None = None,
+    launched: Launched | None = None,
+    address: str = LOOPBACK,
+) -> None:
     """Ask the service itself whether it serves what it should.
 
     Args:
@@ -73,25 +102,46 @@ def ask(run: Redeployment, step_name: str, version: str, patience: float | None 
         step_name: the step that asks.
         version: what the service must say it is.
         patience: how long to ask, in seconds; None: as the settings say.
+        launched: the start that is asked; when it has died, asking ends.
+        address: where the service listens on its host.
+        launched: the start that is asked; when it has died, asking ends.
+        address: where the service listens on its host.
 
     Raises:
         StepFailed: it does not, or not in time.
     """
     service = run.service
-    with run.host.tunnel(service.port) as local_port:
+    with run.host.tunnel(service.port, address) as local_port:
         try:
             wait_until_ready(
                 f"http://127.0.0.1:{local_port}",
                 version=version,
                 model=service.served_model,
                 api_key=service.api_key,
-                link=lambda: run.supervisor.call("version", {}),
+                link=lambda: _lives(run, launched),
                 patience=patience,
             )
         except NotReady as error:
             raise StepFailed(
                 step_name, "not-ready", f"{service.unit} does not serve as asked: {error}."
             ) from error
+
+
+def standing(run: Redeployment, invocation: str | None) -> dict[str, Any]:
+    """Return how an invocation stands: `died`, and the `address` it listens on."""
+    service = run.service
+    asked = {"unit": service.unit, "invocation": invocation, "port": service.port}
+    return run.supervisor.call("alive", asked)
+
+
+def _lives(run: Redeployment, launched: Launched | None) -> None:
+    """Prove the link to the host, and that the start has not died meanwhile."""
+    if launched is None:
+        run.supervisor.call("version", {})
+        return
+    died = standing(run, launched.invocation)["died"]
+    if died:
+        raise NotReady(f"it has {died}")
 
 
 class _Shown:

@@ -45,6 +45,11 @@ _SOURCES: Arguments = {"indexes": _may(_URLS, []), "find_links": _may(_URLS, [])
 READING: dict[str, Arguments] = {
     "version": {},
     "facts": _FACTS,
+    "alive": {
+        "unit": _need(v.unit),
+        "invocation": _need(v.invocation),
+        "port": _need(v.whole(1, 65535)),
+    },
     "journal": _JOURNAL,
     "operations": {"prefix": _need(v.operation)},
     "status": {"environment": _may(v.path)},
@@ -68,6 +73,15 @@ READING: dict[str, Arguments] = {
     },
 }
 """The verbs that answer at once."""
+
+_WATCH: Arguments = {
+    "unit": _need(v.unit),
+    "invocation": _need(v.invocation),
+    "started": _need(v.number(0, 1e11)),
+    "port": _need(v.whole(1, 65535)),
+    "deadline_seconds": _need(v.number(0, 7 * _DAY)),
+    "lines": _may(v.whole(0, 200), 80),
+}
 
 DOING: dict[str, Arguments] = {
     "remember": {"document": _need(v.document)},
@@ -100,21 +114,20 @@ DOING: dict[str, Arguments] = {
         "owner": _need(v.user),
         "older_than_seconds": _may(v.number(0, 3650 * _DAY), 0),
     },
-    "switch": {"environment": _need(v.path), "sibling": _need(v.path), "previous": _need(v.path)},
+    "switch": {
+        "environment": _need(v.path),
+        "sibling": _need(v.path),
+        "previous": _need(v.path),
+        "unit": _may(v.unit),
+    },
     "start": {
         "unit": _need(v.unit),
         "baseline": _may(v.table(v.one_line, v.whole(0, 1 << 60)), {}),
         "gpu_wait_seconds": _may(v.number(0, _DAY), 0),
         "tolerance_bytes": _may(v.whole(0, 1 << 60), 0),
     },
-    "watch": {
-        "unit": _need(v.unit),
-        "invocation": _need(v.invocation),
-        "started": _need(v.number(0, 1e11)),
-        "port": _need(v.whole(1, 65535)),
-        "deadline_seconds": _need(v.number(0, 7 * _DAY)),
-        "lines": _may(v.whole(0, 200), 80),
-    },
+    "watch": _WATCH,
+    "hold": {**_WATCH, "seconds": _need(v.number(0, _DAY))},
     "install": {
         "environment": _need(v.path),
         "packages": _need(v.many(v.pinned, 200)),
@@ -143,6 +156,7 @@ ANSWER_STANDS: dict[str, bool] = {
     "journal": True,
     "resolve": True,  # an index has moved on, the plan has not
     "watch": True,  # a start that is over has one verdict
+    "hold": True,
     "record": True,  # a second write-up has another time in it
     "stop": False,
     "stage": False,

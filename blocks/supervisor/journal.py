@@ -71,7 +71,10 @@ def journal(arguments: dict[str, Any], work: Work | None = None) -> dict[str, An
     options = [f"--lines={arguments['lines']}"]
     if since is not None:
         options.append(f"--since=@{since:.6f}")
-    selected = matches(arguments["unit"], arguments["invocation"])
+    unit, invocation = arguments["unit"], arguments["invocation"]
+    # Of a process that died at once journald knows the unit, but no longer the invocation.
+    by_time = invocation is not None and since is not None
+    selected = matches(unit, None if by_time else invocation)
     ended = processes.run(commands.journal(selected, *options), timeout=120)
     if ended.exit != 0:
         raise Failure(
@@ -80,7 +83,12 @@ def journal(arguments: dict[str, Any], work: Work | None = None) -> dict[str, An
             "Check that journald of this host runs.",
         )
     entries = filter(None, map(parse, ended.output.splitlines()))
-    return {"entries": [_told(entry) for entry in entries]}
+    wanted = (None, invocation) if by_time else None
+    return {
+        "entries": [
+            _told(entry) for entry in entries if wanted is None or entry["invocation"] in wanted
+        ]
+    }
 
 
 def last_lines(unit: str, invocation: str, lines: int) -> list[str]:
@@ -98,8 +106,10 @@ class Follower:
     from the last line seen.
     """
 
-    def __init__(self, unit: str, invocation: str) -> None:
-        self._matches = matches(unit, invocation)
+    def __init__(self, unit: str, invocation: str, since: float) -> None:
+        self._matches = matches(unit, None)
+        self._of = (None, invocation)
+        self._since = f"--since=@{since:.6f}"
         self._cursor: str | None = None
         self._rest = b""
         self._process: subprocess.Popen[bytes] | None = None
@@ -125,7 +135,8 @@ class Follower:
             self._rest = b""  # what still comes of it is no entry, and is passed over
         for entry in filter(None, map(parse, complete)):
             self._cursor = entry["cursor"]
-            yield entry
+            if entry["invocation"] in self._of:
+                yield entry
 
     def close(self) -> None:
         """End following."""
@@ -137,7 +148,7 @@ class Follower:
 
     def _opened(self) -> subprocess.Popen[bytes]:
         if self._process is None:
-            after = (f"--after-cursor={self._cursor}",) if self._cursor else ()
+            after = (f"--after-cursor={self._cursor}" if self._cursor else self._since,)
             self._rest = b""
             self._process = subprocess.Popen(
                 commands.journal(self._matches, "--follow", "--lines=all", *after),

@@ -19,11 +19,18 @@ class Locks:
     Args:
         kept: Where they lie.
         at_work: Tells whether an operation of a holder runs now.
+        half_done: Tells whether a holder has stopped the service and come to no end.
     """
 
-    def __init__(self, kept: store.Store, at_work: Callable[[str], bool]) -> None:
+    def __init__(
+        self,
+        kept: store.Store,
+        at_work: Callable[[str], bool],
+        half_done: Callable[[str], bool],
+    ) -> None:
         self._folder = kept.locks
         self._at_work = at_work
+        self._half_done = half_done
 
     def take(self, asked: dict[str, Any]) -> dict[str, Any]:
         """Take the lock on an environment, or take it again.
@@ -37,6 +44,8 @@ class Locks:
             other = held is not None and held["holder"] != asked["holder"]
             if held and other and not self._dead(held):
                 raise _locked(held)
+            if held and other and self._half_done(held["holder"]):
+                raise _unfinished(held)
             now = time.time()
             since = held["since"] if held and not other else now
             store.write(path, {**asked, "since": since, "renewed": now})
@@ -98,6 +107,16 @@ def _locked(held: dict[str, Any]) -> Refusal:
         "locked",
         f"{held['environment']} is held by {held['holder']} ({held['who']}: {held['why']}) "
         f"since {since}.",
-        "Wait for it to end, or end it.",
+        f"Wait for it to end. If its run is dead, go on with it: --resume {held['holder']}",
         **fields,
+    )
+
+
+def _unfinished(held: dict[str, Any]) -> Refusal:
+    return Refusal(
+        "unfinished",
+        f"The redeploy {held['holder']} ({held['who']}: {held['why']}) fell silent after it had "
+        f"stopped the service; only it knows the release that worked.",
+        f"Go on with it: --resume {held['holder']}",
+        holder=held["holder"],
     )

@@ -41,7 +41,7 @@ class Supervisor:
     def __init__(self, kept: Store, launcher: Launcher) -> None:
         self._store = kept
         self.operations = Operations(kept, launcher)
-        self.locks = Locks(kept, self._at_work)
+        self.locks = Locks(kept, self._at_work, self._half_done)
         self.doers: dict[str, Doer] = {
             "remember": _remember,
             "facts": facts.facts,
@@ -54,6 +54,7 @@ class Supervisor:
             "switch": switch.switch,
             "start": start.start,
             "watch": watch.watch,
+            "hold": watch.hold,
             "install": packages.install,
             "benchmark": benchmark.benchmark,
             "record": releases.recorder(kept),
@@ -62,6 +63,7 @@ class Supervisor:
             "version": _version,
             "facts": facts.facts,
             "journal": journal.journal,
+            "alive": watch.alive,
             "operations": lambda asked: {"operations": self.operations.under(asked["prefix"])},
             "status": self._status,
             "history": lambda asked: {
@@ -102,6 +104,11 @@ class Supervisor:
 
     def _at_work(self, holder: str) -> bool:
         return any(one["holder"] == holder for one in self.operations.running())
+
+    def _half_done(self, holder: str) -> bool:
+        done = self.operations.under(holder)
+        ended = any(one["verb"] == "record" and one["state"] == "succeeded" for one in done)
+        return not ended and any(one["verb"] == "stop" for one in done)
 
 
 def main(argv: list[str]) -> int:

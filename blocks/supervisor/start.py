@@ -12,6 +12,7 @@ from blocks.supervisor.work import Work
 _POLL_SECONDS = 0.2
 _GPU_POLL_SECONDS = 1.0
 _LAUNCH_SECONDS = 30
+_STOP_SECONDS = 600
 _RUNNING = ("active", "activating", "deactivating", "reloading")
 
 
@@ -42,7 +43,7 @@ def stop(arguments: dict[str, Any], work: Work) -> dict[str, Any]:
 
 
 def start(arguments: dict[str, Any], work: Work) -> dict[str, Any]:
-    """Wait for the GPUs, then have systemd start the unit; how it fares is for `watch`.
+    """Wait for the GPUs, then have systemd start the unit anew; how it fares is for `watch`.
 
     Raises:
         Failure: A GPU is still held or cannot be looked at, there is no such unit, or systemd
@@ -58,9 +59,11 @@ def start(arguments: dict[str, Any], work: Work) -> dict[str, Any]:
         waited = _wait_for_gpus(arguments, work)
         _systemctl(commands.daemon_reload(), "start-refused")
         before = _require(unit)
-        running = before["active_state"] in _RUNNING and before["sub_state"] != "auto-restart"
+        if before["active_state"] in _RUNNING:
+            # A reboot, or somebody, has started it since: what runs is not what is meant.
+            stop({"unit": unit, "timeout_seconds": _STOP_SECONDS}, work)
         noted = {
-            "before": None if running else before["invocation_id"],
+            "before": before["invocation_id"],
             "started": time.time(),
             "gpus_waited_seconds": waited,
         }

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 from blocks.supervisor import store
 from blocks.supervisor.failures import Failure
+from blocks.supervisor.start import stop
 from blocks.supervisor.work import Work
 
 _AT_FDCWD = -100
@@ -27,6 +28,7 @@ _WORDS = {
     "something": "something else",
     "unknown": "what could not be looked at",
 }
+_STOP_SECONDS = 600
 _NOT_HERE = (errno.EINVAL, errno.ENOSYS, errno.EXDEV, errno.EPERM, errno.EOPNOTSUPP)
 
 
@@ -41,10 +43,15 @@ class Paths(NamedTuple):
 def switch(arguments: dict[str, Any], work: Work) -> dict[str, Any]:
     """Put the sibling at the environment's path and the old environment at `previous`.
 
+    A unit that runs again by now (after a reboot, say) is stopped first: nothing is to run from
+    a folder that is taken away under it.
+
     Raises:
         Failure: It was not carried out, or not to its end; `live` says which environment lies at
             the path now: `old`, `new`, or `unclear`.
     """
+    if arguments["unit"] is not None:
+        stop({"unit": arguments["unit"], "timeout_seconds": _STOP_SECONDS}, work)
     paths = Paths(*(Path(arguments[key]) for key in ("environment", "sibling", "previous")))
     intent = work.recall("intent")
     try:

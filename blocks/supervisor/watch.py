@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import time
+from collections.abc import Iterator
 from typing import Any
 
 from blocks.supervisor import cgroups, ports, units
@@ -51,11 +52,43 @@ def watch(arguments: dict[str, Any], work: Work) -> dict[str, Any]:
         Failure: It crashed, exited, is gone, or had not come to serve by the deadline; or the host
             was rebooted meanwhile.
     """
+    with _following(arguments, work) as watched:
+        return watched.until_over()
+
+
+def hold(arguments: dict[str, Any], work: Work) -> dict[str, Any]:
+    """See that a service goes on as it is, for some seconds: no end, no restart.
+
+    Raises:
+        Failure: It ended, or was restarted; or the host was rebooted meanwhile.
+    """
+    with _following(arguments, work) as watched:
+        return watched.until_held(arguments["seconds"])
+
+
+def alive(arguments: dict[str, Any]) -> dict[str, Any]:
+    """Return how a start has died, or None while it lives, and the address it listens on."""
+    state = units.state(arguments["unit"])
+    return {
+        "died": verdict(state, arguments["invocation"]),
+        "address": next(iter(_addresses(state, ports.listeners(arguments["port"]))), None),
+    }
+
+
+def _addresses(state: dict[str, Any], found: list[ports.Listener]) -> list[str]:
+    """Return the addresses on which the unit itself listens, of those on which anybody does."""
+    if not found or not state["control_group"]:
+        return []
+    return ports.addresses(cgroups.members(state["control_group"]), found)
+
+
+@contextlib.contextmanager
+def _following(arguments: dict[str, Any], work: Work) -> Iterator[_Watch]:
     if work.recall("boot") is None:
         work.note("boot", {"id": boot_id()})
-    follower = Follower(arguments["unit"], arguments["invocation"])
+    follower = Follower(arguments["unit"], arguments["invocation"], arguments["started"])
     try:
-        return _Watch(arguments, follower, work).until_over()
+        yield _Watch(arguments, follower, work)
     finally:
         follower.close()
 
@@ -78,18 +111,30 @@ class _Watch:
 
     def until_over(self) -> dict[str, Any]:
         while True:
-            self._read(_TICK_SECONDS)
-            state = units.state(self._unit)
-            died = verdict(state, self._invocation)
-            if died and self._rebooted():
-                raise self._ended_by_reboot(state)
-            if died:
-                raise self._died(died, state)
+            state = self._look()
             if self._serves(state):
                 return self._serving()
             if time.time() >= self._deadline:
                 raise self._failure("hung", state, self._sentence_hung())
             self._tell(state)
+
+    def until_held(self, seconds: float) -> dict[str, Any]:
+        end = time.monotonic() + seconds
+        self._look()
+        while time.monotonic() < end:
+            self._look()
+        return {"seconds": seconds}
+
+    def _look(self) -> dict[str, Any]:
+        """Take in what is new and return the unit's state, if it lives."""
+        self._read(_TICK_SECONDS)
+        state = units.state(self._unit)
+        died = verdict(state, self._invocation)
+        if died and self._rebooted():
+            raise self._ended_by_reboot(state)
+        if died:
+            raise self._died(died, state)
+        return state
 
     def _rebooted(self) -> bool:
         """Tell whether this is another boot than that in which the watch was first begun."""
@@ -109,11 +154,9 @@ class _Watch:
 
     def _serves(self, state: dict[str, Any]) -> bool:
         found = ports.listeners(self._port)
-        if not found or not state["control_group"]:
-            return False
-        pids = cgroups.members(state["control_group"])
-        addresses = ports.addresses(pids, found)
-        self._in_the_way = "" if addresses else f"port {self._port} is held by another process"
+        addresses = _addresses(state, found)
+        held = found and not addresses
+        self._in_the_way = f"port {self._port} is held by another process" if held else ""
         healthy = (one for one in addresses if ports.healthy(one, self._port))
         self._address = next(healthy, None)
         return self._address is not None

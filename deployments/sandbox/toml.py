@@ -31,6 +31,7 @@ def config_toml(host: SandboxHost, story: Story) -> str:
         "debug_files": [story.debug_files.pattern],
         "forbidden_config_keys": list(story.forbidden_config_keys),
         "imports": ["vllm"],
+        "steady_seconds": 2,
     }
     if story.api_key:
         service_table["api_key"] = story.api_key

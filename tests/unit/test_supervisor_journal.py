@@ -130,7 +130,7 @@ def journalctl(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Journalctl:
 @pytest.fixture
 def follower(journalctl: Journalctl) -> Iterator[Follower]:
     journalctl.says(stays=False)
-    following = Follower("a.service", "0" * 32)
+    following = Follower("a.service", "0" * 32, 0.0)
     yield following
     following.close()
 

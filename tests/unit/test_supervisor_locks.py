@@ -19,7 +19,8 @@ class Room:
     def __init__(self, root: Path) -> None:
         self.store = Store(root)
         self.at_work: set[str] = set()
-        self.locks = Locks(self.store, self.at_work.__contains__)
+        self.half_done: set[str] = set()
+        self.locks = Locks(self.store, self.at_work.__contains__, self.half_done.__contains__)
 
     def take(self, holder: str, environment: str = ENVIRONMENT) -> dict[str, Any]:
         asked = {"environment": environment, "holder": holder, "who": "me", "why": "test"}
@@ -99,3 +100,14 @@ def test_environments_have_locks_of_their_own_and_links_do_not_dodge_them(
     room.take("b", f"{tmp_path}/real/env2")
     with pytest.raises(Refusal):
         room.take("c", f"{tmp_path}/link/env")
+
+
+def test_a_dead_one_that_had_stopped_the_service_is_not_taken_over(room: Room) -> None:
+    room.take("a")
+    room.let_the_lease_run_out()
+    room.half_done.add("a")
+    with pytest.raises(Refusal, match="fell silent") as refused:
+        room.take("b")
+    assert refused.value.kind == "unfinished"
+    assert "--resume a" in refused.value.hint
+    assert room.take("a")["acquired"]

@@ -26,7 +26,7 @@ class Places:
 
     def switch(self) -> dict[str, Any]:
         asked = {"environment": self.live, "sibling": self.sibling, "previous": self.previous}
-        return switch({key: str(path) for key, path in asked.items()}, self.work)
+        return switch({**{key: str(path) for key, path in asked.items()}, "unit": None}, self.work)
 
     def here(self) -> list[str | None]:
         paths = (self.live, self.sibling, self.previous)
