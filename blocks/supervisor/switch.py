@@ -50,11 +50,11 @@ def switch(arguments: dict[str, Any], work: Work) -> dict[str, Any]:
         Failure: It was not carried out, or not to its end; `live` says which environment lies at
             the path now: `old`, `new`, or `unclear`.
     """
-    if arguments["unit"] is not None:
-        stop({"unit": arguments["unit"], "timeout_seconds": _STOP_SECONDS}, work)
     paths = Paths(*(Path(arguments[key]) for key in ("environment", "sibling", "previous")))
     intent = work.recall("intent")
     try:
+        if arguments["unit"] is not None:
+            stop({"unit": arguments["unit"], "timeout_seconds": _STOP_SECONDS}, work)
         if intent is None:
             intent = _intent(paths)
             work.note("intent", intent)

@@ -20,13 +20,15 @@ class Places:
         self.live, self.sibling = root / "env", root / "env.new"
         self.previous = root / "env.previous"
         self.work = Work(root / ".operation")
+        self.unit: str | None = None
         for path, name in ((self.live, "old"), (self.sibling, "new")):
             path.mkdir()
             (path / "name").write_text(name)
 
     def switch(self) -> dict[str, Any]:
         asked = {"environment": self.live, "sibling": self.sibling, "previous": self.previous}
-        return switch({**{key: str(path) for key, path in asked.items()}, "unit": None}, self.work)
+        paths = {key: str(path) for key, path in asked.items()}
+        return switch({**paths, "unit": self.unit}, self.work)
 
     def here(self) -> list[str | None]:
         paths = (self.live, self.sibling, self.previous)
@@ -194,6 +196,15 @@ def test_a_full_disk_after_the_exchange_is_a_failure_on_the_new_environment(
         places.switch()
     assert (failed.value.kind, failed.value.fields["live"]) == ("not-switched", "new")
     assert places.here() == ["new", "old", None]
+
+
+def test_a_unit_that_cannot_be_stopped_leaves_the_old_environment(places: Places) -> None:
+    places.unit = "nowhere.service"
+    with pytest.raises(Failure) as failed:
+        places.switch()
+    assert failed.value.kind in ("no-such-unit", "no-systemd")
+    assert failed.value.fields["live"] == "old"
+    assert places.here() == ["old", "new", None]
 
 
 def test_a_link_in_the_environments_place_is_unclear(places: Places) -> None:
