@@ -22,7 +22,7 @@ from blocks.supervisor.work import Work
 
 _LONGEST_LIST = 200
 _LARGEST_RESULT = 64 << 20
-_METRICS_EVERY_SECONDS = 5.0
+_LOOKS_IN_PATIENCE = 8
 _BAR = re.compile(r"(\d+)/(\d+) \[")
 _HINT = "The service was not touched; output.log of the operation has all of it."
 
@@ -73,7 +73,7 @@ class _Vigil:
         if died is not None:
             raise died
         now = time.monotonic()
-        if now - self._metrics_at >= _METRICS_EVERY_SECONDS:
+        if now - self._metrics_at >= self._patience / _LOOKS_IN_PATIENCE:
             self._metrics_at, self._work_done = now, self._served.work_done()
         if (self._finished, self._work_done) != self._seen:
             self._seen, self._moved = (self._finished, self._work_done), now
