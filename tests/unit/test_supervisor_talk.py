@@ -31,6 +31,7 @@ class Service(socketserver.BaseRequestHandler):
                 for _ in range(100):
                     self.request.sendall(b"H")
                     time.sleep(0.1)
+            return
         body = METRICS if path == b"/metrics" else b""
         head = b"HTTP/1.1 401 Unauthorized" if path == b"/v1/completions" else b"HTTP/1.1 200 OK"
         self.request.sendall(head + b"\r\nConnection: close\r\n\r\n" + body)
