@@ -205,7 +205,8 @@ def _shut_down(name: str, patience: float = 20) -> None:
     if pid is not None:
         os.kill(pid, SHUT_DOWN)
         if not _wait_for_end(name, patience):
-            os.kill(pid, signal.SIGKILL)
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
             _wait_for_end(name, 5)
     _reap(name)
 
@@ -220,10 +221,19 @@ def _wait_for_end(name: str, seconds: float) -> bool:
     while time.monotonic() < deadline:
         with suppress(ChildProcessError):
             os.waitpid(pid, os.WNOHANG)
-        if not Path(f"/proc/{pid}").exists():
+        if _has_ended(pid):
             return True
         time.sleep(0.05)
     return False
+
+
+def _has_ended(pid: int) -> bool:
+    """Say whether a process is gone; one that its parent has not buried yet is."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text()
+    except OSError:
+        return True
+    return stat.rpartition(")")[2].split()[0] == "Z"
 
 
 def _wait_for_loop(name: str) -> None:

@@ -8,7 +8,7 @@ import pytest
 from deployments.sandbox.stories import STORIES
 from tests.integration.in_process import save_blocks
 from tests.integration.prefect_api import PrefectApi
-from tests.integration.scenes import Scene, stage, strike
+from tests.integration.scenes import Scene, stage, strike, sweep
 from tests.integration.serving import Serving, serving
 
 QUICK = """
@@ -21,13 +21,14 @@ benchmark = { num_prompts = 8, input_len = 8, output_len = 32, deadline_seconds 
 @pytest.fixture(scope="session")
 def workshop(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder for the session's configurations, Prefect's home and logs."""
+    sweep()
     return tmp_path_factory.mktemp("workshop")
 
 
 @pytest.fixture(scope="session")
 def kimi_host(workshop: Path) -> Iterator[Scene]:
     """The issue's story on a host of its own."""
-    scene = stage("t1", STORIES["kimi"], workshop)
+    scene = stage(1, STORIES["kimi"], workshop)
     yield scene
     strike(scene)
 
@@ -49,7 +50,7 @@ def server(workshop: Path, kimi_host: Scene) -> Iterator[Serving]:
 @pytest.fixture(scope="session")
 def second_host(workshop: Path, server: Serving) -> Iterator[Scene]:
     """The second story on a host of its own."""
-    scene = stage("t2", STORIES["second"], workshop)
+    scene = stage(2, STORIES["second"], workshop)
     scene.publish(lambda config: save_blocks(server, config))
     yield scene
     strike(scene)
@@ -64,7 +65,7 @@ def second(second_host: Scene) -> Scene:
 @pytest.fixture(scope="session")
 def small_host(workshop: Path, server: Serving) -> Iterator[Scene]:
     """The story of few packages on a host of its own: quick, with a short deadline."""
-    scene = stage("t3", STORIES["small"], workshop, extra=QUICK)
+    scene = stage(3, STORIES["small"], workshop, extra=QUICK)
     scene.publish(lambda config: save_blocks(server, config))
     yield scene
     strike(scene)

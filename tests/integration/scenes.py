@@ -1,5 +1,7 @@
 """A story on a real host, put back to its beginning for every test that changes it."""
 
+import os
+import re
 import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -20,20 +22,18 @@ class Scene:
     Attributes:
         story: the story.
         host: how to reach the host.
+        service: the name of the service in the configuration.
         config: the `redeploy.toml` for it.
+        extra: further lines of the service's table in it.
     """
 
     story: Story
     host: SandboxHost
+    service: str
     config: Path
-    extra: str = ""
+    extra: str
     published: list[Published] = field(default_factory=list)
     untouched: bool = True
-
-    @property
-    def service(self) -> str:
-        """The name of the service in the configuration."""
-        return self.story.service
 
     @property
     def url(self) -> str:
@@ -44,7 +44,7 @@ class Scene:
         """Put the host back to the story's beginning if a test has touched it since."""
         if not self.untouched:
             self.host = prepare(self.host.name, self.story.key, say=_quiet)
-            self._describe()
+            self.describe()
         self.untouched = False
         return self
 
@@ -53,27 +53,39 @@ class Scene:
         self.published.append(to)
         to(self.config)
 
-    def _describe(self) -> None:
+    def describe(self) -> None:
+        """Write the configuration and tell it, if it is another than before."""
         text = toml.config_toml(self.host, self.story) + self.extra
-        if text != self.config.read_text():
+        text = text.replace(f"[services.{self.story.service}]", f"[services.{self.service}]")
+        if not self.config.exists() or text != self.config.read_text():
             self.config.write_text(text)
             for to in self.published:
                 to(self.config)
 
 
-def stage(name: str, story: Story, folder: Path, extra: str = "") -> Scene:
-    """Boot a host of that name with a story.
+def sweep() -> None:
+    """Take away the hosts of test runs that were killed."""
+    for one in hosts.list_hosts():
+        found = re.fullmatch(r"t\dp(\d+)", one.name)
+        if found and not Path("/proc", found[1]).exists():
+            hosts.remove(one.name)
+
+
+def stage(number: int, story: Story, folder: Path, *, service: str = "", extra: str = "") -> Scene:
+    """Boot a host of this test run with a story.
 
     Args:
-        name: the host's name; a host of that name that was left over is replaced.
+        number: which host of the run it is.
         story: the story.
         folder: where the configuration is written.
-        extra: further lines of the service's table in it.
+        service: the service's name; default: the story's.
+        extra: further lines of the service's table in the configuration.
     """
-    host = prepare(name, story.key, say=_quiet)
+    host = prepare(f"t{number}p{os.getpid()}", story.key, say=_quiet)
     config = Path(tempfile.mkdtemp(dir=folder), "redeploy.toml")
-    config.write_text(toml.config_toml(host, story) + extra)
-    return Scene(story, host, config, extra)
+    scene = Scene(story, host, service or story.service, config, extra)
+    scene.describe()
+    return scene
 
 
 def strike(scene: Scene) -> None:
