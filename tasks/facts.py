@@ -64,6 +64,7 @@ class EnvironmentFacts(_Fact):
 
     path: str
     exists: bool
+    problem: str | None = None
     owner: str | None = None
     python: str | None = None
     python_version: str | None = None

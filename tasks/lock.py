@@ -17,7 +17,7 @@ def lock(run: Redeployment) -> None:
     Raises:
         StepFailed: somebody else holds it.
     """
-    run.supervisor.install()
+    run.supervisor.install(run.log)
     if run.request.resume and not run.recorded():
         raise StepFailed(
             "lock", "unknown", f"The host knows no redeploy {run.id}.", hint="Nothing was changed."

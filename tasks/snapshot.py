@@ -33,6 +33,8 @@ def unusable(facts: Facts, distribution: str) -> str | None:
     """Return why this host cannot be redeployed as configured, or None."""
     if not facts.unit.exists:
         return f"systemd has no such unit (LoadState={facts.unit.load_state})."
+    if facts.environment.problem:
+        return f"{facts.environment.path} could not be looked at: {facts.environment.problem}"
     if not facts.environment.exists or facts.environment.python is None:
         return f"{facts.environment.path} is not a Python environment."
     if distribution not in facts.environment.versions():

@@ -144,6 +144,7 @@ def test_what_stays_keeps_its_requirements_and_what_is_locked_has_none_yet() -> 
     [
         ({"unit__load_state": "not-found"}, "no such unit"),
         ({"environment__exists": False}, "is not a Python environment"),
+        ({"environment__problem": "it hangs"}, "could not be looked at: it hangs"),
         ({"environment__packages": []}, "vllm is not installed"),
         ({"uv": None}, "no uv"),
         ({}, None),
