@@ -3,13 +3,13 @@ export DO_NOT_TRACK = 1
 BIN = .venv/bin
 SANDBOX ?= demo
 
-.PHONY: demo test check unit install setup lock clean
+.PHONY: demo test check unit screenshots install setup lock clean
 
 demo: setup  ## boot a real host, break it the way it broke, and watch it heal
 	@$(BIN)/python -m deployments.demo $(SANDBOX)
 
 test: setup check  ## everything: formatting, lint, types, and all tests on real hosts
-	@$(BIN)/pytest
+	@$(BIN)/pytest --numprocesses 2 --dist loadfile
 
 check:  ## formatting, lint and strict types
 	@test -x $(BIN)/python || .ci/setup python
@@ -17,6 +17,9 @@ check:  ## formatting, lint and strict types
 
 unit:  ## only what needs no host
 	@$(BIN)/pytest tests/unit
+
+screenshots: setup  ## docs/screenshots: the story in Prefect's UI, as the browser test sees it
+	@SCREENSHOTS=docs/screenshots $(BIN)/pytest tests/integration/test_ui.py
 
 install:  ## what a controller needs: .venv alone
 	@.ci/setup python

@@ -70,8 +70,9 @@ def how_it_stands(unit: Mapping[str, Any]) -> DeathKind:
     """Return the word for a unit's state by which a diagnosis begins."""
     if unit["load_state"] != "loaded":
         return "gone"
-    if unit["active_state"] == "active" and not unit["n_restarts"]:
-        return "running"
+    if unit["active_state"] == "active":
+        # One that runs again shows nothing any more of how the one before it ended.
+        return "crashed" if unit["n_restarts"] else "running"
     clean = unit["result"] == "success" and unit["exec_main_status"] == 0
     return "exited" if clean else "crashed"
 

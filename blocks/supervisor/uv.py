@@ -15,6 +15,7 @@ from blocks.supervisor.failures import Failure
 _SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _PASSED_ON = ("UV_", "SSL_CERT_", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY", "LANG")
 _LONGEST_SECONDS = 4 * 3600
+_RETRIES = "6"  # some minutes of a lost network; uv's own three are over after 12 s
 _ETC_ENVIRONMENT = Path("/etc/environment")
 
 
@@ -92,7 +93,7 @@ def run_as_owner(owner: Owner, command: Sequence[str], *, data: str = "") -> pro
     return processes.run(
         as_owner(owner, command),
         data=data,
-        environment=owner_environment(owner),
+        environment={"UV_HTTP_RETRIES": _RETRIES, **owner_environment(owner)},
         timeout=_LONGEST_SECONDS,
     )
 

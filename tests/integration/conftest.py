@@ -27,7 +27,7 @@ def workshop(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def kimi_host(workshop: Path) -> Iterator[Scene]:
-    """The issue's story on a host of its own."""
+    """The first story on a host of its own."""
     scene = stage(1, STORIES["kimi"], workshop)
     yield scene
     strike(scene)

@@ -1,10 +1,9 @@
 """The command line, as a person and as a program use it."""
 
 import json
-import os
-import signal
 import subprocess
 import sys
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -175,7 +174,7 @@ def test_diagnose_finds_why_a_service_crashes_again_and_again(
 
 @pytest.mark.host
 def test_a_killed_run_goes_on_by_its_id(small_host: Scene, tmp_path: Path) -> None:
-    """Without a server of the operator's own, so on one that Prefect starts and throws away."""
+    """Without a server of the operator's own: the run brings one, which ends with it."""
     scene = small_host.fresh()
     terminal = Terminal(tmp_path, scene.config)
     with on_host.following(scene.host) as log:
@@ -188,9 +187,9 @@ def test_a_killed_run_goes_on_by_its_id(small_host: Scene, tmp_path: Path) -> No
             start_new_session=True,
         )
         run = log.wait_for("started", "reinstall", seconds=90).holder
-        # the whole session: Prefect's throw-away server is a process of its own
-        os.killpg(process.pid, signal.SIGKILL)
+        process.kill()
         process.wait()
+    assert not _processes_of_session(process.pid)
     done = terminal.json("run", "small", "--resume", run)
     assert done["ok"] is True
     assert done["id"] == run
@@ -199,6 +198,16 @@ def test_a_killed_run_goes_on_by_its_id(small_host: Scene, tmp_path: Path) -> No
     version = {"version": scene.story.nightly.version}
     assert on_host.http(scene.host, f"{scene.url}/version") == version
     assert [one["id"] for one in terminal.json("history", "small")] == [run]
+
+
+def _processes_of_session(session: int) -> list[int]:
+    found = []
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError):
+            fields = stat.read_text().rpartition(")")[2].split()
+            if int(fields[3]) == session and fields[0] != "Z":
+                found.append(int(stat.parent.name))
+    return found
 
 
 def _changed(terminal: Terminal, **host: str) -> Terminal:

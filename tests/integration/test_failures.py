@@ -90,7 +90,14 @@ def test_a_hang_ends_at_the_deadline_and_the_old_release_serves_again(
 def test_a_failure_right_after_the_start_is_seen_and_the_old_release_serves_again(
     failing: Failing, kind: str, stage: str
 ) -> None:
-    _assert_rolled_back(failing.end_of(kind, stage))
+    ended = failing.end_of(kind, stage)
+    _assert_rolled_back(ended)
+    failed = next(line for line in ended.log if line.event == "failed")
+    if kind == "hang":
+        assert failed.error["kind"] in ("hung", "not-ready")
+    else:
+        assert failed.error["kind"] in ("crashed", "exited")
+        assert failed.time - _death(ended) < NOTICED_SECONDS
 
 
 def test_without_a_failure_the_same_host_is_redeployed(
@@ -119,24 +126,24 @@ def _assert_rolled_back(ended: Ended) -> None:
 
 def _assert_noticed_by_the_hosts_own_clock(ended: Ended) -> None:
     """Compare systemd's own line about the death with the line in the operation log."""
-    death = next(
-        entry.time
-        for entry in ended.journal
-        if entry.identifier == "systemd"
-        and entry.invocation == ended.start["invocation"]
-        and _is_death(entry.message)
-    )
     noticed = next(
         line.time
         for line in ended.log
         if (line.event, line.step) == ("failed", "attempt-1/wait-healthy")
     )
-    assert 0 <= noticed - death < NOTICED_SECONDS
-    assert abs(ended.watch["error"]["died_at"] - death) < 1
+    assert 0 <= noticed - _death(ended) < NOTICED_SECONDS
+    assert abs(ended.watch["error"]["died_at"] - _death(ended)) < 1
 
 
-def _is_death(message: str) -> bool:
-    return "Main process exited" in message or "Deactivated successfully" in message
+def _death(ended: Ended) -> float:
+    """Return when the new release's start ended, in systemd's own words."""
+    return next(
+        entry.time
+        for entry in ended.journal
+        if entry.identifier == "systemd"
+        and entry.invocation == ended.start["invocation"]
+        and ("Main process exited" in entry.message or "Deactivated" in entry.message)
+    )
 
 
 def _assert_last_lines_are_shown(ended: Ended) -> None:

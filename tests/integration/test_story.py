@@ -109,8 +109,8 @@ def test_no_file_differs_and_no_debug_code_is_left(told: Told) -> None:
         assert "tried:" not in on_host.read(host, _installed(told.scene, path))
 
 
-def test_the_cache_still_holds_the_debug_code_that_did_not_get_in(told: Told) -> None:
-    """The trap was really there: what a plain install would have linked in is debug code."""
+def test_the_trap_was_there_uvs_cache_held_the_debug_code(told: Told) -> None:
+    """And the environment that was taken out still holds it: it was not cleaned in place."""
     host, story = told.scene.host, told.scene.story
     assert told.foreign["debug code in uv's cache"] != ""
     previous = told.record["previous"]
