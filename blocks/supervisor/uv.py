@@ -84,7 +84,7 @@ def stream_as_owner(
 ) -> processes.Ended:
     """Run a whole argument vector in the owner's variables and some more, its output passed on."""
     options.setdefault("timeout", _LONGEST_SECONDS)
-    variables = {**owner_environment(owner), **(more or {})}
+    variables = {"UV_HTTP_RETRIES": _RETRIES, **owner_environment(owner), **(more or {})}
     return processes.stream(argv, environment=variables, **options)
 
 
@@ -93,7 +93,7 @@ def run_as_owner(owner: Owner, command: Sequence[str], *, data: str = "") -> pro
     return processes.run(
         as_owner(owner, command),
         data=data,
-        environment={"UV_HTTP_RETRIES": _RETRIES, **owner_environment(owner)},
+        environment=owner_environment(owner),
         timeout=_LONGEST_SECONDS,
     )
 

@@ -35,7 +35,7 @@ def kimi_host(workshop: Path) -> Iterator[Scene]:
 
 @pytest.fixture
 def kimi(kimi_host: Scene) -> Scene:
-    """The issue's story, at its beginning."""
+    """The first story, at its beginning."""
     return kimi_host.fresh()
 
 
