@@ -4,6 +4,7 @@ import contextlib
 import io
 import secrets
 import shlex
+import socket
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
@@ -228,4 +229,9 @@ def _timed_out(argv: tuple[str, ...], timeout: float, result: Any) -> CommandFai
 
 
 def _may_try_again(error: BaseException, repeatable: bool) -> bool:
-    return isinstance(error, HostUnreachable) and (repeatable or not error.sent)
+    if not isinstance(error, HostUnreachable):
+        return False
+    cause = error.__cause__
+    if isinstance(cause, socket.gaierror) and cause.errno == socket.EAI_NONAME:
+        return False  # a name that nobody knows is a mistake, not a passing fault
+    return repeatable or not error.sent
