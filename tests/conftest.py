@@ -10,7 +10,7 @@ import pytest
 from deployments.sandbox import preflight
 from deployments.sandbox.preflight import Missing
 
-_lacking: dict[str, list[Missing]] = {}
+_IS_MISSING = "is missing"
 _not_run: dict[str, str] = {}
 
 
@@ -36,8 +36,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for marker, look in _NEEDS.items():
         wanting = [item for item in items if item.get_closest_marker(marker)]
         if wanting and (missing := look()):
-            _lacking[marker] = missing
-            why = "; ".join(f"{one.what} is missing" for one in missing)
+            why = "; ".join(f"{one.what} {_IS_MISSING}" for one in missing)
             for item in wanting:
                 item.add_marker(pytest.mark.skip(reason=why))
 
@@ -53,12 +52,13 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     terminalreporter.section(f"{len(_not_run)} TESTS DID NOT RUN", red=True, bold=True)
     for why, count in Counter(_not_run.values()).most_common():
         terminalreporter.line(f"{count}: {why}")
-    for one in {one.what: one for missing in _lacking.values() for one in missing}.values():
-        terminalreporter.line(f"{one.what}: {one.why}. To get it: {one.how}")
+    if any(_IS_MISSING in why for why in _not_run.values()):
+        for one in {one.what: one for look in _NEEDS.values() for one in look()}.values():
+            terminalreporter.line(f"{one.what}: {one.why}. To get it: {one.how}")
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
     """In CI, where everything is installed, a test that could not run has failed."""
-    could_have = [why for why in _not_run.values() if "is missing" in why or "not installed" in why]
+    could_have = [why for why in _not_run.values() if _IS_MISSING in why or "not installed" in why]
     if could_have and os.environ.get("CI"):
         session.exitstatus = pytest.ExitCode.TESTS_FAILED

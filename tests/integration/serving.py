@@ -84,6 +84,7 @@ def environment(home: Path, **more: str) -> dict[str, str]:
         **os.environ,
         "PREFECT_HOME": str(home),
         "PREFECT_RUNNER_POLL_FREQUENCY": "1",
+        "PYTHONFAULTHANDLER": "1",
         **more,
     }
 
@@ -107,10 +108,10 @@ def _end(server: Serving) -> None:
     server.process.send_signal(signal.SIGINT)
     try:
         server.process.wait(_DOWN_SECONDS)
-    except subprocess.TimeoutExpired:
-        server.process.kill()
+    except subprocess.TimeoutExpired as error:
+        server.process.send_signal(signal.SIGABRT)  # faulthandler says where it hangs
         server.process.wait()
-        raise
+        raise RuntimeError(server.output.read_text()[-20_000:]) from error
 
 
 def _children(pid: int) -> list[int]:

@@ -109,16 +109,17 @@ def test_the_record_knows_two_attempts(killed: Killed) -> None:
     assert on_host.locks(killed.scene.host) == []
 
 
-def test_a_cut_link_is_waited_for(kimi: Scene, prefect: PrefectApi) -> None:
-    run = prefect.start(service=kimi.service, skew="proceed", benchmark=False)
-    with on_host.following(kimi.host) as log, _healed(kimi):
-        log.wait_for("started", "reinstall")
-        hosts.cut(kimi.host.name)
+def test_a_cut_link_is_waited_for(small_host: Scene, prefect: PrefectApi) -> None:
+    scene = small_host.fresh()
+    run = prefect.start(service=scene.service, benchmark=False)
+    with on_host.following(scene.host) as log, _healed(scene):
+        log.wait_for("started", "attempt-1/wait-healthy")
+        hosts.cut(scene.host.name)
         time.sleep(CUT_SECONDS)
         assert prefect.flow_run(run.id).state.type == "RUNNING"
     ended = prefect.wait(run.id, seconds=120)
     assert ended.state.type == "COMPLETED", ended.state.message
-    assert set(on_host.started(kimi.host, run.id).values()) == {1}
+    assert set(on_host.started(scene.host, run.id).values()) == {1}
 
 
 def _resume(api: PrefectApi, run: str) -> None:

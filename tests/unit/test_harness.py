@@ -22,17 +22,17 @@ def test_of_its_own(): pass
 """
 
 
-def session(folder: Path, *, programs: str, ci: bool) -> subprocess.CompletedProcess[str]:
-    """Run three tests under the project's conftest, with other programs on the path."""
+def session(folder: Path, *options: str, ci: bool = False) -> subprocess.CompletedProcess[str]:
+    """Run three tests under the project's conftest, with no programs on the path."""
     (folder / "conftest.py").write_text((ROOT / "tests/conftest.py").read_text())
     (folder / "test_three.py").write_text(TESTS)
     environment = {name: value for name, value in os.environ.items() if name != "CI"}
     return subprocess.run(
         [
             *(sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-c"),
-            *(str(ROOT / "pyproject.toml"), "--rootdir", str(folder), str(folder)),
+            *(str(ROOT / "pyproject.toml"), "--rootdir", str(folder), str(folder), *options),
         ],
-        env=environment | {"PATH": programs} | ({"CI": "true"} if ci else {}),
+        env=environment | {"PATH": "/nowhere"} | ({"CI": "true"} if ci else {}),
         cwd=ROOT,
         capture_output=True,
         text=True,
@@ -40,20 +40,22 @@ def session(folder: Path, *, programs: str, ci: bool) -> subprocess.CompletedPro
     )
 
 
-def test_what_cannot_run_is_counted_loudly(tmp_path: Path) -> None:
-    done = session(tmp_path, programs="/nowhere", ci=False)
+@pytest.mark.parametrize("options", [(), ("--numprocesses", "2")])
+def test_what_cannot_run_is_counted_loudly(tmp_path: Path, options: tuple[str, ...]) -> None:
+    done = session(tmp_path, *options)
     assert done.returncode == pytest.ExitCode.OK, done.stdout + done.stderr
     assert "1 passed, 2 skipped" in done.stdout
     assert "2 TESTS DID NOT RUN" in done.stdout
     assert "chromium: looks at Prefect's UI. To get it: " in done.stdout
 
 
-def test_in_ci_it_is_a_failure(tmp_path: Path) -> None:
-    done = session(tmp_path, programs="/nowhere", ci=True)
+@pytest.mark.parametrize("options", [(), ("--numprocesses", "2")])
+def test_in_ci_it_is_a_failure(tmp_path: Path, options: tuple[str, ...]) -> None:
+    done = session(tmp_path, *options, ci=True)
     assert "1 passed, 2 skipped" in done.stdout
     assert done.returncode == pytest.ExitCode.TESTS_FAILED
 
 
 def test_tests_on_hosts_come_last(tmp_path: Path) -> None:
-    done = session(tmp_path, programs="/nowhere", ci=False)
+    done = session(tmp_path)
     assert done.stdout.splitlines()[0].startswith(".ss")
