@@ -283,6 +283,7 @@ SMALL = Story(
     forbidden_config_keys=("quantization_config",),
     serve_options=("--tensor-parallel-size", "2"),
     index_path="small",
+    api_key="small-key-of-the-sandbox",
 )
 
 STORIES: dict[str, Story] = {story.key: story for story in (KIMI, SECOND, SMALL)}

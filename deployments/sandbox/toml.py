@@ -34,7 +34,10 @@ def config_toml(host: SandboxHost, story: Story) -> str:
         "steady_seconds": 2,
     }
     if story.api_key:
-        service_table["api_key"] = story.api_key
+        key = host.known_hosts.with_name("api_key")
+        key.touch(0o600)
+        key.write_text(story.api_key)
+        service_table["api_key"] = {"file": str(key)}
     return (
         _table(f"hosts.{host.name}", host_table)
         + "\n"
@@ -43,6 +46,12 @@ def config_toml(host: SandboxHost, story: Story) -> str:
 
 
 def _table(name: str, values: dict[str, object] | dict[str, str]) -> str:
-    # JSON writes strings, numbers and lists of them as TOML does
-    rows = "".join(f"{key} = {json.dumps(value)}\n" for key, value in values.items())
+    rows = "".join(f"{key} = {_value(value)}\n" for key, value in values.items())
     return f"[{name}]\n{rows}"
+
+
+def _value(value: object) -> str:
+    """Return a value as TOML writes it; JSON does strings, numbers and lists of them alike."""
+    if isinstance(value, dict):
+        return "{ " + ", ".join(f"{key} = {_value(one)}" for key, one in value.items()) + " }"
+    return json.dumps(value)

@@ -217,6 +217,22 @@ def write(host: SandboxHost, path: str, text: str) -> None:
     _ssh(host, "install", "-D", "-m", "644", "/dev/stdin", path, stdin=text.encode())
 
 
+def append(host: SandboxHost, path: str, text: str) -> None:
+    """Add lines to a file on the host."""
+    _ssh(host, "tee", "--append", path, stdin=text.encode())
+
+
+def files_with(host: SandboxHost, word: str, *folders: str) -> list[str]:
+    """Return the files below folders that hold a word."""
+    grep = ("grep", "-rlF", "-e", word, "--", *folders)
+    return _ssh(host, *grep, check=False).stdout.decode().splitlines()
+
+
+def whole_journal(host: SandboxHost) -> str:
+    """Return the journal of all units."""
+    return _text(host, "journalctl", "--no-pager", "--output=export")
+
+
 def read(host: SandboxHost, path: str) -> str:
     """Return a file of the host."""
     return _text(host, "cat", path)

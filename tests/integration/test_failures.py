@@ -38,7 +38,7 @@ def pair(small_host: Scene, server: Serving, workshop: Path) -> Iterator[list[Sc
     scenes = [small_host.fresh(), other]
     for scene in scenes:
         file = f"/etc/vllm/{scene.story.unit.removesuffix('.service')}.env"
-        on_host.write(scene.host, file, "VLLM_STANDIN_LOAD_SECONDS=1\n")
+        on_host.append(scene.host, file, "VLLM_STANDIN_LOAD_SECONDS=1\n")
     yield scenes
     strike(other)
 
