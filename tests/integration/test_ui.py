@@ -146,6 +146,8 @@ def _see_attempts_red_and_green(looking: Looking) -> None:
     expect(page.get_by_text("attempt 1")).to_be_visible(timeout=RUN_MS)
     looking.picture("under-way")
     expect(page.get_by_role("banner").get_by_text("Completed")).to_be_visible(timeout=RUN_MS)
+    page.reload()  # the list of a run that has ended is not asked for again
+    looking.tab("Subflow Runs")
     expect(looking.red).to_contain_text("attempt 1")
     expect(looking.green).to_contain_text("attempt 2")
     looking.picture("attempts")
