@@ -16,7 +16,9 @@ from tests.integration.polling import until
 from tests.integration.prefect_api import PrefectApi
 
 REDEPLOY = Path(sys.prefix, "bin", "redeploy")
-_WITH_US = ("setpriv", "--pdeathsig", "INT", "--")  # a killed pytest leaves no server behind
+# A killed pytest leaves no server behind; one that a shell started in the background ignores
+# SIGINT, which a process that a person starts does not.
+_AS_A_PERSON = ("setpriv", "--pdeathsig", "TERM", "--", "env", "--default-signal=INT")
 _UP_SECONDS = 120
 _DOWN_SECONDS = 60
 
@@ -58,7 +60,7 @@ def serving(config: Path, folder: Path) -> Iterator[Serving]:
     """Run `redeploy serve` with a Prefect home of its own while the block runs."""
     port = free_port()
     home, output = folder / "prefect", folder / "serve.log"
-    argv = [*_WITH_US, str(REDEPLOY), "serve", "--config", str(config), "--port", str(port)]
+    argv = [*_AS_A_PERSON, str(REDEPLOY), "serve", "--config", str(config), "--port", str(port)]
     with output.open("wb") as log:
         process = subprocess.Popen(
             argv,
