@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from deployments.sandbox.stories import STORIES
-from tests.integration.in_process import save_blocks
+from tests.integration.in_process import save_blocks, say_the_rest
 from tests.integration.prefect_api import PrefectApi
 from tests.integration.scenes import Scene, stage, strike, sweep
 from tests.integration.serving import Serving, serving
@@ -45,6 +45,7 @@ def server(workshop: Path, kimi_host: Scene) -> Iterator[Serving]:
     with serving(kimi_host.config, workshop) as running:
         kimi_host.publish(lambda config: save_blocks(running, config))
         yield running
+        say_the_rest(running)
 
 
 @pytest.fixture(scope="session")

@@ -34,3 +34,13 @@ def on_server(server: Serving) -> Iterator[None]:
 
     with temporary_settings({PREFECT_API_URL: f"{server.url}/api", PREFECT_HOME: server.home}):
         yield
+
+
+def say_the_rest(server: Serving) -> None:
+    """Send what this process has not told the server yet, while there is one."""
+    from prefect.events.worker import EventsWorker
+    from prefect.logging.handlers import APILogHandler
+
+    with on_server(server):
+        APILogHandler().flush()
+        EventsWorker.drain_all()

@@ -259,7 +259,8 @@ def _ssh(
     done = subprocess.run(
         [program, *flags, *rest, shlex.join(words)], input=stdin, capture_output=True, check=False
     )
-    assert done.returncode == 0 or not check, (words, done.stderr.decode(errors="replace"))
+    said = done.stderr.decode(errors="replace")
+    assert done.returncode == 0 or not check, (words, done.returncode, said)
     return done
 
 
