@@ -104,8 +104,6 @@ def ask(
         patience: how long to ask, in seconds; None: as the settings say.
         launched: the start that is asked; when it has died, asking ends.
         address: where the service listens on its host.
-        launched: the start that is asked; when it has died, asking ends.
-        address: where the service listens on its host.
 
     Raises:
         StepFailed: it does not, or not in time.
