@@ -7,7 +7,6 @@ import json
 import shlex
 import tarfile
 import time
-import urllib.error
 import urllib.request
 from pathlib import Path, PurePosixPath
 
@@ -18,6 +17,7 @@ from deployments.sandbox.stories import STORIES, Story
 
 ON_HOST = Path(__file__).with_name("on_host.py")
 HEALTHY_SECONDS = 60
+ASK = "import sys, urllib.request; urllib.request.urlopen(sys.argv[1], timeout=2)"
 
 
 def lay_out(host: SandboxHost, story: Story) -> None:
@@ -59,25 +59,33 @@ def dumps(story: Story) -> dict[str, int]:
 
 
 def wait_until_healthy(host: SandboxHost, story: Story, seconds: float = HEALTHY_SECONDS) -> None:
-    """Wait until the service answers on its port.
+    """Wait until the service answers where it listens.
 
     Raises:
         SandboxError: it does not.
     """
-    url = f"http://{host.address}:{story.port}/health"
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
-        try:
-            with urllib.request.urlopen(url, timeout=2) as answer:
-                if answer.status == 200:
-                    return
-        except (urllib.error.URLError, OSError):
-            time.sleep(0.1)
+        if _is_healthy(host, story):
+            return
+        time.sleep(0.1)
     log = ssh.run(host, "journalctl", "-n", "20", "--no-pager", "-u", story.unit, check=False)
     raise SandboxError(
         f"{story.unit} is not healthy after {seconds:.0f} s:\n{log.stdout.decode()}",
         f"Look on the host: ssh root@{host.address}.",
     )
+
+
+def _is_healthy(host: SandboxHost, story: Story) -> bool:
+    if story.on_loopback:
+        where = f"[{story.listen}]" if ":" in story.listen else story.listen
+        asked = f"http://{where}:{story.port}/health"
+        return ssh.run(host, "python3", "-c", ASK, asked, check=False).returncode == 0
+    try:
+        with urllib.request.urlopen(f"http://{host.address}:{story.port}/health", timeout=2) as got:
+            return bool(got.status == 200)
+    except OSError:
+        return False
 
 
 def publish(folder: Path) -> None:
@@ -148,7 +156,11 @@ def _files(story: Story) -> bytes:
 
 
 def _environment(story: Story) -> str:
-    variables = {"VLLM_STANDIN_LOAD_SECONDS": "3", "VLLM_NO_USAGE_STATS": "1"}
+    variables = {
+        "VLLM_STANDIN_LOAD_SECONDS": "3",
+        "VLLM_STANDIN_METRICS_RENAMED_IN": story.nightly.version,
+        "VLLM_NO_USAGE_STATS": "1",
+    }
     if story.api_key:
         variables["VLLM_API_KEY"] = story.api_key
     return "".join(f"{name}={value}\n" for name, value in variables.items())
@@ -158,7 +170,7 @@ def _unit(story: Story, environment_file: str) -> str:
     command = [
         *(f"{story.environment}/bin/vllm", "serve", story.model),
         *("--served-model-name", story.served_model),
-        *("--host", "0.0.0.0", "--port", str(story.port), *story.serve_options),  # noqa: S104
+        *("--host", story.listen, "--port", str(story.port), *story.serve_options),
     ]
     return f"""[Unit]
 Description=vLLM serving {story.served_model}

@@ -42,6 +42,12 @@ class Story:
     serve_options: tuple[str, ...]
     index_path: str = ""
     api_key: str | None = None
+    listen: str = "0.0.0.0"  # noqa: S104
+
+    @property
+    def on_loopback(self) -> bool:
+        """Whether the service is reached on its own host only."""
+        return self.listen in ("127.0.0.1", "::1")
 
 
 # Of the 178 packages of the real lock these are left out, so that 163 remain.
@@ -286,4 +292,46 @@ SMALL = Story(
     api_key="small-key-of-the-sandbox",
 )
 
-STORIES: dict[str, Story] = {story.key: story for story in (KIMI, SECOND, SMALL)}
+EMBED = Story(
+    key="embed",
+    service="embed",
+    unit="vllm-embed.service",
+    user="vllm",
+    data_path="/opt/vllm",
+    environment="/opt/vllm/env",
+    port=8200,
+    model="/models/embed",
+    model_config={
+        "architectures": ["Qwen3ForCausalLM"],
+        "model_type": "qwen3",
+        "num_hidden_layers": 2,
+        "hidden_size": 32,
+        "vocab_size": 512,
+        "torch_dtype": "bfloat16",
+    },
+    served_model="embed",
+    old=Release(
+        version="0.16.0rc2.dev341+g2b3c4d5e6",
+        commit="2b3c4d5e6eeeeeeeeeeeeeeeeeeeeeeeeeeeeeee",
+        flashinfer="0.6.4",
+        left_out=_ALL_BUT_A_FEW,
+    ),
+    nightly=Release(
+        version="0.16.0rc2.dev348+g7a8b9c0d1",
+        commit="7a8b9c0d1fffffffffffffffffffffffffffffff",
+        flashinfer="0.6.4",
+        left_out=_ALL_BUT_A_FEW,
+    ),
+    cubin="0.6.4",
+    offered_cubins=("0.6.4",),
+    markers=("DUMP_ACTS",),
+    debug_code={},
+    debug_files=DebugFiles("/tmp/*.pt", 2, 2_000),  # noqa: S108
+    forbidden_config_keys=("quantization_config",),
+    serve_options=("--runner", "pooling", "--convert", "embed"),
+    index_path="embed",
+    api_key="embed-key-of-the-sandbox",
+    listen="127.0.0.1",
+)
+
+STORIES: dict[str, Story] = {story.key: story for story in (KIMI, SECOND, SMALL, EMBED)}

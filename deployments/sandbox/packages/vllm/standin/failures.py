@@ -2,7 +2,8 @@
 
 A failure is named `<kind>@<stage>` in the environment variable `VLLM_STANDIN_FAIL`, or lies as
 `{"kind", "stage", "version"?, "starts"?, "after_seconds"?}` in `/etc/vllm-standin.json`. With
-`version` only that version fails; with `starts` only the first so many starts do.
+`version` only that version fails; with `starts` only the first so many starts do. What goes wrong
+in `serving` does so `after_seconds`: 1 where something ends or hangs, 0 where it goes on serving.
 """
 
 from __future__ import annotations
@@ -13,7 +14,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 STAGES = ("import", "engine", "loading", "profile", "listening", "serving")
-KINDS = ("crash", "hang", "exit0", "oom", "port-in-use", "sigkill")
 
 FAILURES: tuple[tuple[str, str], ...] = (
     *(("crash", stage) for stage in STAGES),
@@ -28,6 +28,20 @@ FAILURES: tuple[tuple[str, str], ...] = (
     ("sigkill", "serving"),
 )
 """Every kind of failure with every stage that it can happen in."""
+
+WRONG_ANSWERS: tuple[tuple[str, str], ...] = (
+    ("garbage", "serving"),
+    ("broken", "serving"),
+    ("wrong-version", "serving"),
+    ("lies", "serving"),
+    ("dead", "serving"),
+)
+"""What is wrong with a service that goes on serving, with `/health` answering 200.
+
+`garbage`: "!" for ever, embeddings and scores that are no numbers; `broken`: broken characters,
+embeddings and scores that are all the same; `wrong-version`: `/version` names another; `lies`: no
+request is ever answered; `dead`: every request is answered with 500.
+"""
 
 RECORDED = {
     ("crash", "import"): "import-error.log",
@@ -46,7 +60,7 @@ class Failure:
 
     kind: str
     stage: str
-    after_seconds: float = 1.0
+    after_seconds: float
 
     @property
     def recording(self) -> str | None:
@@ -59,11 +73,13 @@ def planned(version: str) -> Failure | None:
     asked = _asked()
     if not asked or asked.get("version", version) != version:
         return None
-    if (asked["kind"], asked["stage"]) not in FAILURES:
+    named = (asked["kind"], asked["stage"])
+    if named not in FAILURES + WRONG_ANSWERS:
         raise SystemExit(f"vllm stand-in: no such failure: {asked['kind']}@{asked['stage']}")
     if "starts" in asked and _counted(json.dumps(asked, sort_keys=True)) > int(asked["starts"]):
         return None
-    return Failure(asked["kind"], asked["stage"], float(asked.get("after_seconds", 1.0)))
+    after = 0.0 if named in WRONG_ANSWERS else 1.0
+    return Failure(*named, float(asked.get("after_seconds", after)))
 
 
 def _asked() -> dict[str, str]:

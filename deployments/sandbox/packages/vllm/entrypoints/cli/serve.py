@@ -14,9 +14,10 @@ from typing import NoReturn
 from ... import __version__
 from ...standin import recording
 from ...standin.failures import Failure, planned
+from ...standin.model import CONVERTS, RUNNERS, TASKS, Model, task_of
 from ...standin.process import PID, TIME, say
 from ...v1.engine.core_client import NAME, EngineClient, EngineDeadError
-from ..openai.api_server import Model, serve_http
+from ..openai.api_server import Server
 
 MARKS = {
     "bind": "non-default args",
@@ -42,7 +43,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--tensor-parallel-size", "-tp", type=int, default=1)
     parser.add_argument("--max-model-len", type=int, default=262144)
     parser.add_argument("--gpu-memory-utilization", type=float, default=0.92)
-    parser.add_argument("--max-num-seqs", type=int)
+    parser.add_argument("--max-num-seqs", type=int, default=256)
+    parser.add_argument("--runner", choices=RUNNERS, default="auto")
+    parser.add_argument("--convert", choices=CONVERTS, default="auto")
     parser.add_argument("--dtype", default="auto")
     parser.add_argument("--trust-remote-code", action="store_true")
     parser.add_argument("--enforce-eager", action="store_true")
@@ -55,7 +58,8 @@ def cmd(args: argparse.Namespace) -> None:
     """Serve a model until told to stop."""
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     model = args.model_tag or args.model or "Qwen/Qwen3-0.6B"
-    new = recording.Substitution(__version__, model, args.host, args.port)
+    tasks = TASKS[task_of(args.runner, args.convert)]
+    new = recording.Substitution(__version__, model, args.host, args.port, tasks)
     last_words = recording.load("sigkill-worker-tail.log", new)
     before_raise = [line for line in last_words if line.text.startswith("(EngineCore")]
     engine = EngineClient(args.tensor_parallel_size, before_raise)
@@ -76,9 +80,12 @@ def run_server(
     fail_at("import", failure, engine, new)
     sock = launch(args, engine, new, failure)
     served = tuple(args.served_model_name or (model,))
-    server = serve_http(sock, engine, Model(served, model, args.max_model_len), args.api_key)
+    task = task_of(args.runner, args.convert)
+    described = Model(served, model, args.max_model_len, task, args.max_num_seqs)
+    server = Server(sock, engine, described, args.api_key)
     if failure and failure.stage == "serving":
-        threading.Timer(failure.after_seconds, break_serving, (failure, engine)).start()
+        break_later(failure, engine, server)
+    server.serve()
     try:
         engine.wait()
     except SystemExit:
@@ -102,12 +109,11 @@ def launch(
         RuntimeError: the engine's process ended.
     """
     sock: socket.socket | None = None
-    lines = recording.start(new)
-    seconds = float(os.environ.get("VLLM_STANDIN_LOAD_SECONDS", "3"))
-    began, scale = time.monotonic(), seconds / max(lines[-1].at, 1.0)
+    lines = recording.start(new, float(os.environ.get("VLLM_STANDIN_LOAD_SECONDS", "3")))
+    began = time.monotonic()
     try:
         for line in lines:
-            time.sleep(max(0.0, began + line.at * scale - time.monotonic()))
+            time.sleep(max(0.0, began + line.at - time.monotonic()))
             engine.replay(line)
             reached = next((stage for stage, mark in MARKS.items() if mark in line.text), None)
             if reached == "bind":
@@ -124,12 +130,17 @@ def launch(
 
 
 def create_server_socket(addr: tuple[str, int], failure: Failure | None) -> socket.socket:
-    """Bind the port long before anything listens on it, as the real one does."""
+    """Bind the port long before anything listens on it, and beside others, as the real one does.
+
+    Another process of the same user that did so too keeps the port; answers come from either.
+    """
+    family = socket.AF_INET6 if ":" in addr[0] else socket.AF_INET
     if failure and failure.kind == "port-in-use":
-        holder = socket.create_server(addr)
+        holder = socket.create_server(addr, family=family)
         sys.modules[__name__].__dict__["holder"] = holder  # keeps it open to the end
-    sock = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+    sock = socket.socket(family, socket.SOCK_STREAM)
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
     sock.bind(addr)
     return sock
 
@@ -173,16 +184,27 @@ def fail_at(
     )
 
 
-def break_serving(failure: Failure, engine: EngineClient) -> None:
+def break_later(failure: Failure, engine: EngineClient, server: Server) -> None:
+    """Fail when it is time; where that is at once, nobody gets an answer before."""
+    if failure.after_seconds > 0:
+        threading.Timer(failure.after_seconds, break_serving, (failure, engine, server)).start()
+    else:
+        break_serving(failure, engine, server)
+
+
+def break_serving(failure: Failure, engine: EngineClient, server: Server) -> None:
     """Fail while serving."""
     if failure.kind == "exit0":
         os._exit(0)  # the engine and its workers go with their parent
     elif failure.kind == "sigkill":
         engine.kill()
-    elif failure.kind == "hang":
-        engine.order("hang")
-    else:
+    elif failure.kind in ("hang", "lies"):
+        server.stats.freeze()
+        engine.hang()
+    elif failure.kind == "crash":
         engine.order("kill-worker")
+    else:
+        server.wrong = failure.kind
 
 
 def leave(engine: EngineClient, new: recording.Substitution) -> None:

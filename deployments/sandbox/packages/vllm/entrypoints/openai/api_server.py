@@ -2,72 +2,54 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import socket
 import threading
 import time
 import uuid
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 from ... import __version__
+from ...standin import answers
+from ...standin.model import EMBED, GENERATE, Model
 from ...v1.engine.core_client import EngineClient, EngineDeadError
+from ...v1.metrics.loggers import Stats
+from ..pooling import serving as pooling
 
-WORDS = ("a", "red", "green", "host", "serves", "the", "model", "again", "and", "is", "well")
 TOKEN_SECONDS = float(os.environ.get("VLLM_STANDIN_TOKEN_SECONDS", "0.01"))
 PREFILL_SECONDS = float(os.environ.get("VLLM_STANDIN_PREFILL_SECONDS", "0.03"))
-
-
-@dataclass(frozen=True)
-class Model:
-    """What is served, under which names."""
-
-    names: tuple[str, ...]
-    root: str
-    max_model_len: int
-
-
-@dataclass
-class Counters:
-    """What `/metrics` shows."""
-
-    running: int = 0
-    prompt_tokens: int = 0
-    generation_tokens: int = 0
-    lock: threading.Lock = field(default_factory=threading.Lock)
+GUARDED = ("/v1", "/v2")
+WRONG_VERSION = "0.0.1.dev1+gdeadbeef0"
 
 
 class Server(ThreadingHTTPServer):
-    """An HTTP server on a socket that was bound long before."""
+    """An HTTP server on a socket that was bound long before; `wrong` is how it answers."""
 
     daemon_threads = True
     request_queue_size = 512
 
     def __init__(self, sock: socket.socket, engine: EngineClient, model: Model, key: str | None):
-        """Take over the socket and listen on it."""
+        """Take over the socket; nobody listens on it yet."""
         super().__init__(sock.getsockname(), Handler, bind_and_activate=False)
         self.socket.close()
         self.socket = sock
-        self.server_name, self.server_port = sock.getsockname()
+        self.server_name, self.server_port = sock.getsockname()[:2]
         self.engine = engine
         self.model = model
         self.key = key
-        self.counters = Counters()
+        self.stats = Stats(model.names[0], model.max_num_seqs)
         self.created = int(time.time())
         self.engine_is_dead = False
+        self.wrong: str | None = None
+
+    def serve(self) -> None:
+        """Listen and answer in threads; return at once."""
         self.server_activate()
-
-
-def serve_http(sock: socket.socket, engine: EngineClient, model: Model, key: str | None) -> Server:
-    """Listen and answer in threads; return at once."""
-    server = Server(sock, engine, model, key)
-    threading.Thread(target=server.serve_forever, args=(0.1,), daemon=True).start()
-    return server
+        threading.Thread(target=self.serve_forever, args=(0.1,), daemon=True).start()
 
 
 class RequestRefusedError(Exception):
@@ -80,6 +62,17 @@ class RequestRefusedError(Exception):
         self.body = {
             "error": {"message": message, "type": kind, "param": None, "code": int(status)}
         }
+
+
+class BadRequestError(RequestRefusedError):
+    """A request that makes no sense."""
+
+    def __init__(self, message: str) -> None:
+        """Answer 400."""
+        super().__init__(HTTPStatus.BAD_REQUEST, message, "BadRequestError")
+
+
+Routes = dict[str, Callable[[], None]]
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -95,32 +88,45 @@ class Handler(BaseHTTPRequestHandler):
             {
                 "/health": self._health,
                 "/ping": self._health,
-                "/version": lambda: self._json({"version": __version__}),
+                "/version": self._version,
                 "/metrics": self._metrics,
                 "/v1/models": self._models,
             }
         )
 
     def do_POST(self) -> None:
-        """Answer the generating endpoints."""
+        """Answer the endpoints of the model's kind; the others do not exist then."""
         length = int(self.headers.get("Content-Length") or 0)
         self.body: bytes = self.rfile.read(length)
-        self._answer(
-            {
-                "/v1/completions": lambda: self._generate(chat=False),
-                "/v1/chat/completions": lambda: self._generate(chat=True),
-            }
-        )
+        self._answer(self._generating() if self.server.model.task == GENERATE else self._pooling())
 
-    def _answer(self, routes: dict[str, Any]) -> None:
+    def _generating(self) -> Routes:
+        return {
+            "/v1/completions": lambda: self._generate(chat=False),
+            "/v1/chat/completions": lambda: self._generate(chat=True),
+        }
+
+    def _pooling(self) -> Routes:
+        """Return the routes of an embedding model, which scores too, or of a reranker."""
+        reranked = lambda: self._pool(pooling.rerank, "query", "documents")  # noqa: E731
+        scored = lambda: self._pool(pooling.score)  # noqa: E731
+        routes: Routes = {
+            **dict.fromkeys(("/rerank", "/v1/rerank", "/v2/rerank"), reranked),
+            **dict.fromkeys(("/score", "/v1/score"), scored),
+        }
+        if self.server.model.task == EMBED:
+            routes["/v1/embeddings"] = lambda: self._pool(pooling.embed, "input")
+        return routes
+
+    def _answer(self, routes: Routes) -> None:
         path = self.path.partition("?")[0]
         try:
-            if path not in routes:
-                raise RequestRefusedError(HTTPStatus.NOT_FOUND, "Not Found", "NotFoundError")
-            if path.startswith("/v1/") and not self._authorized():
+            if path.startswith(GUARDED) and not self._authorized():
                 self._json({"error": "Unauthorized"}, HTTPStatus.UNAUTHORIZED)
-                return
-            routes[path]()
+            elif path not in routes:
+                self._json({"detail": "Not Found"}, HTTPStatus.NOT_FOUND)
+            else:
+                routes[path]()
         except RequestRefusedError as refused:
             self._json(refused.body, refused.status)
         except (BrokenPipeError, ConnectionResetError):
@@ -133,6 +139,10 @@ class Handler(BaseHTTPRequestHandler):
     def _health(self) -> None:
         dead = self.server.engine_is_dead
         self._send(HTTPStatus.SERVICE_UNAVAILABLE if dead else HTTPStatus.OK, b"", "text/plain")
+
+    def _version(self) -> None:
+        is_wrong = self.server.wrong == "wrong-version"
+        self._json({"version": WRONG_VERSION if is_wrong else __version__})
 
     def _models(self) -> None:
         model = self.server.model
@@ -151,60 +161,55 @@ class Handler(BaseHTTPRequestHandler):
         self._json({"object": "list", "data": data})
 
     def _metrics(self) -> None:
-        labels = f'{{engine="0",model_name="{self.server.model.names[0]}"}}'
-        counters = self.server.counters
-        values = {
-            "num_requests_running": ("gauge", counters.running),
-            "num_requests_waiting": ("gauge", 0),
-            "kv_cache_usage_perc": ("gauge", 0),
-            "prompt_tokens_total": ("counter", counters.prompt_tokens),
-            "generation_tokens_total": ("counter", counters.generation_tokens),
-        }
-        text = "".join(
-            f"# TYPE vllm:{name} {kind}\nvllm:{name}{labels} {value:.1f}\n"
-            for name, (kind, value) in values.items()
-        )
+        text = self.server.stats.text()
         self._send(HTTPStatus.OK, text.encode(), "text/plain; version=0.0.4")
 
     def _generate(self, *, chat: bool) -> None:
-        request = self._request()
+        request = self._request("messages" if chat else "prompt")
         prompt = json.dumps(request["messages"]) if chat else str(request["prompt"])
         limit = int(request.get("max_completion_tokens") or request.get("max_tokens") or 16)
-        self._ask_engine()
-        with self.server.counters.lock:
-            self.server.counters.running += 1
-        try:
+        with self.server.stats.request(self._ask_engine):
             if request.get("stream"):
                 self._stream(request, prompt, limit, chat=chat)
             else:
                 text = "".join(self._tokens(prompt, limit))
                 usage = self._usage(prompt, limit)
                 self._json({**self._chunk(request, text, "length", chat=chat), "usage": usage})
-        finally:
-            with self.server.counters.lock:
-                self.server.counters.running -= 1
+            self.server.stats.succeeded("length")
 
-    def _request(self) -> dict[str, Any]:
+    def _pool(self, answer: Callable[..., pooling.Answer], *fields: str) -> None:
+        request = self._request(*fields)
+        with self.server.stats.request(self._ask_engine):
+            time.sleep(PREFILL_SECONDS)
+            try:
+                document, texts = answer(request, self.server.wrong)
+            except (LookupError, TypeError, ValueError, StopIteration) as error:
+                raise BadRequestError("The texts are not as this endpoint wants them.") from error
+            usage = self._usage(" ".join(texts), 0)
+            self.server.stats.step(prompt=usage["prompt_tokens"])
+            described = {"id": f"pool-{uuid.uuid4().hex}", "created": int(time.time())}
+            self._json({**described, "model": request["model"], **document, "usage": usage})
+            self.server.stats.succeeded("stop")
+
+    def _request(self, *fields: str) -> dict[str, Any]:
         try:
             request = json.loads(self.body)
             model = request.get("model") or self.server.model.names[0]
         except (ValueError, AttributeError) as error:
-            raise RequestRefusedError(
-                HTTPStatus.BAD_REQUEST, "The body is not a JSON object.", "BadRequestError"
-            ) from error
+            raise BadRequestError("The body is not a JSON object.") from error
         if model not in self.server.model.names:
             raise RequestRefusedError(
                 HTTPStatus.NOT_FOUND, f"The model `{model}` does not exist.", "NotFoundError"
             )
-        if "prompt" not in request and "messages" not in request:
-            raise RequestRefusedError(
-                HTTPStatus.BAD_REQUEST, "There is no prompt.", "BadRequestError"
-            )
+        if missing := [field for field in fields if field not in request]:
+            raise BadRequestError(f"Field required: {', '.join(missing)}.")
         return {**request, "model": model}
 
     def _ask_engine(self) -> None:
         """Go through the engine, so that a dead one fails and a hung one hangs the request."""
         try:
+            if self.server.wrong == "dead":
+                raise EngineDeadError("EngineCore encountered an issue.")
             self.server.engine.order("generate")
         except EngineDeadError as error:
             raise RequestRefusedError(
@@ -212,19 +217,16 @@ class Handler(BaseHTTPRequestHandler):
             ) from error
 
     def _tokens(self, prompt: str, limit: int) -> Iterator[str]:
-        """Yield words that depend on the prompt alone."""
+        """Yield the answer's tokens, one step of the engine each."""
         time.sleep(PREFILL_SECONDS)
-        seed = hashlib.sha256(prompt.encode()).digest()
-        for i in range(limit):
-            if i:
+        for place in range(limit):
+            if place:
                 time.sleep(TOKEN_SECONDS)
-            yield " " + WORDS[(seed[i % len(seed)] + i) % len(WORDS)]
+            self.server.stats.step(prompt=0 if place else len(prompt.split()), generated=1)
+            yield answers.token(prompt, place, self.server.wrong)
 
     def _usage(self, prompt: str, generated: int) -> dict[str, int]:
         read = len(prompt.split())
-        with self.server.counters.lock:
-            self.server.counters.prompt_tokens += read
-            self.server.counters.generation_tokens += generated
         return {
             "prompt_tokens": read,
             "total_tokens": read + generated,

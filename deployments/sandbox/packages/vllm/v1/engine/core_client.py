@@ -59,6 +59,12 @@ class EngineClient:
                 "EngineCore encountered an issue. See stack trace (above) for the root cause."
             ) from error
 
+    def hang(self) -> None:
+        """Have the engine hang; from then on every order waits for ever."""
+        self.lock.acquire()
+        if self.connection:
+            self.connection.send(("hang",))
+
     def replay(self, line: Line) -> None:
         """Have a recorded line said by the process that said it."""
         if line.role == "api":
