@@ -24,6 +24,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 LINK = "a lost link, until the host's link_patience_seconds have passed"
+HOOK = "a hook without an answer, or with 5xx, 429 or exit status 75, three times"
 
 
 @dataclass(frozen=True)
@@ -47,6 +48,7 @@ POLICIES = {
     "snapshot": Policy(120, LINK, "what could not be read"),
     "plan": Policy(900, f"{LINK}; an index that does not answer, three times", "why it is refused"),
     "prove-old": Policy(10, "a service that does not answer yet", "how it does not serve"),
+    "drain": Policy(None, f"{LINK}; {HOOK}", "what the hook answered"),
     "stop": Policy(None, LINK, "systemd's answer"),
     "reinstall": Policy(3600, LINK, "uv's own words"),
     "verify": Policy(1800, LINK, "the files, markers and packages that are not as locked"),
@@ -58,6 +60,7 @@ POLICIES = {
     "diagnose": Policy(120, LINK, "the finding, or that the log does not hold the cause"),
     "fix": Policy(900, LINK, "the remedy and uv's own words"),
     "benchmark": Policy(None, LINK, "how many requests failed"),
+    "undrain": Policy(None, HOOK, "STILL DRAINED, what the hook answered, and what to do by hand"),
     "record": Policy(60, LINK, "where the record is not"),
     "roll-back": Policy(None, LINK, "DOWN since when, and the one command to try"),
 }

@@ -1,0 +1,173 @@
+"""Take the service out of its router, and wait until it has no requests."""
+
+import logging
+import math
+import time
+from collections.abc import Callable
+
+import httpx
+from pydantic import BaseModel
+
+from tasks.errors import StepFailed
+from tasks.hooks import HookFailed, call, start_of
+from tasks.redeployment import Redeployment
+from tasks.startup import metrics
+from tasks.steps import step
+
+BEGUN, DONE = "draining", "drained"
+_REQUESTS = ("vllm:num_requests_running", "vllm:num_requests_waiting")
+_IDLE_READINGS = 2
+_TRIES = 3
+_FIRST_PAUSE, _LONGEST_PAUSE, _GROWTH = 0.5, 5.0, 1.5
+_REQUEST_SECONDS = 5.0
+_MOST_BYTES = 16_000_000
+
+
+class Drained(BaseModel):
+    """What came of draining.
+
+    Attributes:
+        requests_left: how many requests the stop will cut off; None: nobody knows.
+        seconds: how long they were waited for.
+        hook: whether a hook was called.
+    """
+
+    requests_left: int | None = None
+    seconds: float = 0
+    hook: bool = False
+
+
+class Unreadable(Exception):
+    """The metrics could not be read, or do not say how many requests there are."""
+
+
+@step("drain")
+def drain(run: Redeployment, address: str) -> Drained:
+    """Call the service's drain hook and wait until it has no requests, or until the deadline.
+
+    Without a hook nothing is done: a service that goes on getting requests never is without.
+
+    Args:
+        run: the redeploy.
+        address: where the service listens on its host.
+
+    Raises:
+        StepFailed: the hook failed; the service is up and may be out of its router.
+    """
+    return take_out(run, address)
+
+
+def take_out(run: Redeployment, address: str) -> Drained:
+    """Drain the service, once; see `drain`."""
+    hook = run.service.drain
+    if hook is None:
+        return Drained()
+    with run.in_phase(""):
+        if run.finished(DONE):
+            return _remembered(run, Drained())
+        # Written down first: whoever is killed from here on has to put it back later.
+        run.do("drain", "remember", {"document": {}}, operation=BEGUN)
+        try:
+            call(hook, run.host)
+        except HookFailed as failure:
+            raise StepFailed(
+                "drain", "hook-failed", failure.message, hint=failure.hint, answer=failure.answer
+            ) from failure
+        run.log(f"out of its router by {hook.in_words()}")
+        return _remembered(run, _wait(run, address))
+
+
+def _remembered(run: Redeployment, drained: Drained) -> Drained:
+    """Write the outcome down on the host; the first one that was written stands."""
+    document = {"document": drained.model_dump(mode="json")}
+    return Drained.model_validate(run.do("drain", "remember", document, operation=DONE)["document"])
+
+
+def _wait(run: Redeployment, address: str) -> Drained:
+    began = time.monotonic()
+    deadline = run.service.drain_deadline_seconds
+    with run.host.tunnel(run.service.port, address) as local_port:
+        left = wait_until_idle(
+            lambda: _read(run, f"http://127.0.0.1:{local_port}/metrics"), deadline, run.log
+        )
+    seconds = time.monotonic() - began
+    if left is None:
+        run.log("how many requests are cut off is unknown", logging.WARNING)
+    elif left:
+        run.log(f"{left} requests are cut off: they did not end in {deadline} s", logging.WARNING)
+    else:
+        run.log(f"no requests left after {seconds:.1f} s")
+    return Drained(requests_left=left, seconds=seconds, hook=True)
+
+
+def wait_until_idle(
+    read: Callable[[], int], deadline_seconds: float, say: Callable[[str, int], None]
+) -> int | None:
+    """Read again and again, until two readings in a row say that there are no requests.
+
+    Args:
+        read: returns the number of requests that run or wait; raises `Unreadable`.
+        deadline_seconds: how long to wait.
+        say: told each new number, and what cannot be read.
+
+    Returns:
+        The last number read; None where three readings in a row failed.
+    """
+    end = time.monotonic() + deadline_seconds
+    idle, failed, pause = 0, 0, _FIRST_PAUSE
+    last: int | None = None
+    while True:
+        try:
+            count = read()
+        except Unreadable as error:
+            failed, idle = failed + 1, 0
+            say(f"the requests cannot be counted: {error}", logging.WARNING)
+            if failed == _TRIES:
+                return None
+        else:
+            failed, idle = 0, 0 if count else idle + 1
+            if count and count != last:
+                say(f"waiting for {count} requests", logging.INFO)
+            last = count
+            if idle == _IDLE_READINGS:
+                return 0
+        remaining = end - time.monotonic()
+        if remaining <= 0:
+            return last
+        time.sleep(min(remaining, _FIRST_PAUSE if idle else pause))
+        pause = min(_LONGEST_PAUSE, pause * _GROWTH)
+
+
+def _read(run: Redeployment, url: str) -> int:
+    try:
+        with (
+            httpx.Client(timeout=_REQUEST_SECONDS, trust_env=False) as client,
+            client.stream("GET", url) as response,
+        ):
+            status = response.status_code
+            deadline = time.monotonic() + _REQUEST_SECONDS
+            text = start_of(response, _MOST_BYTES, deadline).decode(errors="replace")
+    except httpx.TransportError as error:
+        _prove_link(run)
+        raise Unreadable(f"/metrics does not answer ({type(error).__name__})") from error
+    if status != httpx.codes.OK:
+        raise Unreadable(f"/metrics answers {status}")
+    return requests_in(text)
+
+
+def _prove_link(run: Redeployment) -> None:
+    """Wait for a lost link as long as the host's patience goes: it says nothing of the service."""
+    run.supervisor.call("version", {})
+
+
+def requests_in(text: str) -> int:
+    """Return how many requests run or wait, over all engines.
+
+    Raises:
+        Unreadable: the metrics do not say it.
+    """
+    found = [one for one in metrics.parse(text).samples if one.name in _REQUESTS]
+    values = [one.value for one in found]
+    if {one.name for one in found} != set(_REQUESTS) or not all(map(math.isfinite, values)):
+        raise Unreadable("/metrics does not say how many requests there are")
+    return math.ceil(sum(values))
