@@ -65,7 +65,7 @@ def set_failure(
     Args:
         host: where.
         kind: one of the stand-in's kinds of failure.
-        stage: when; `FAILURES` says which stages a kind can have.
+        stage: when; `FAILURES` and `WRONG_ANSWERS` say which stages a kind can have.
         version: the only version that fails.
         starts: how many starts fail before one succeeds.
         after_seconds: how long it serves before it fails in the stage `serving`.

@@ -9,10 +9,13 @@ from collections.abc import Iterator
 import httpx
 import pytest
 
-from deployments.sandbox import catalog, command, hosts, layout, network, preflight, ssh, state
+from blocks import config
+from blocks.service import Service
+from deployments.sandbox import catalog, cli, command, hosts, layout, network, preflight, ssh, state
 from deployments.sandbox.ssh import SandboxHost
 from deployments.sandbox.stories import STORIES, Story
 from deployments.sandbox.story import clear_failure, prepare, set_failure
+from tasks.startup import sanity
 
 pytestmark = pytest.mark.host
 
@@ -23,6 +26,14 @@ os.makedirs(sys.argv[1] + ".a"); os.makedirs(sys.argv[1] + ".b/inside")
 call = ctypes.CDLL(None, use_errno=True).renameat2
 status = call(-100, (sys.argv[1] + ".a").encode(), -100, (sys.argv[1] + ".b").encode(), 2)
 print(status, os.listdir(sys.argv[1] + ".a"))
+"""
+
+POST = """
+import sys, urllib.request
+url, data, key = (sys.argv[1:] + [None, None])[:3]
+headers = {"Authorization": f"Bearer {key}", "Content-Type": "application/json"}
+request = urllib.request.Request(url, data and data.encode(), headers)
+print(urllib.request.urlopen(request, timeout=5).read().decode())
 """
 
 
@@ -159,6 +170,46 @@ def test_the_second_preparation_is_quick_and_starts_anew(
     assert shell(host, f"ls {story.debug_files.pattern} | wc -l") == str(
         story.debug_files.count + 2
     )
+
+
+@pytest.fixture(scope="module")
+def embedding() -> Iterator[tuple[SandboxHost, Service]]:
+    """Yield a host of the story `embed` and its service, as the configuration describes it."""
+    path = cli.sandbox_up("sbxe", "embed")
+    yield hosts.get("sbxe"), config.load(path).service("embed")
+    hosts.remove("sbxe")
+
+
+def test_an_embedding_service_answers_on_loopback_with_its_key(
+    embedding: tuple[SandboxHost, Service],
+) -> None:
+    host, service = embedding
+    assert service.api_key is not None
+    with pytest.raises(httpx.ConnectError):
+        httpx.get(f"http://{host.address}:{service.port}/health", timeout=5)
+    document = json.dumps({"model": service.served_model, "input": ["red", "green"]})
+    post = (*("python3", "-c", POST), f"http://127.0.0.1:{service.port}/v1/embeddings", document)
+    key = service.api_key.get_secret_value()
+    answer = json.loads(ssh.output(host, *post, key))
+    vectors = [entry["embedding"] for entry in answer["data"]]
+    assert sanity.judge_embeddings(vectors, asked=2) is None
+    refused = ssh.run(host, *post, "wrong", check=False)
+    assert b"401" in refused.stderr
+
+
+def test_answers_are_wrong_on_demand_and_metrics_have_their_old_names(
+    embedding: tuple[SandboxHost, Service],
+) -> None:
+    host, service = embedding
+    story = STORIES["embed"]
+    set_failure(host, "wrong-version", "serving", version=story.old.version)
+    ssh.run(host, "systemctl", "restart", story.unit)
+    layout.wait_until_healthy(host, story)
+    url = f"http://127.0.0.1:{service.port}"
+    get = ("python3", "-c", POST)
+    assert json.loads(ssh.output(host, *get, f"{url}/version"))["version"] != story.old.version
+    assert "vllm:gpu_cache_usage_perc" in ssh.output(host, *get, f"{url}/metrics")
+    clear_failure(host)
 
 
 def test_nothing_stays_of_a_removed_host() -> None:

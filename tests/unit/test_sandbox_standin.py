@@ -8,42 +8,23 @@ import signal
 import socket
 import subprocess
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import httpx
 import pytest
 
 from deployments.sandbox import catalog
-from deployments.sandbox.packages.vllm.standin.failures import FAILURES
-from deployments.sandbox.preflight import find_uv
+from deployments.sandbox.packages.vllm.standin.failures import FAILURES, WRONG_ANSWERS
 from deployments.sandbox.stories import KIMI
-from deployments.sandbox.wheels import Wheel, build
+from tasks.startup import sanity
+from tests.unit.sandbox_standin import LOAD_SECONDS, Running, install, serve
 
-LOAD_SECONDS = 0.5
 SKEW = (
     "RuntimeError: flashinfer-cubin version (0.6.3) does not match flashinfer version (0.6.4)."
     " Please install the same version of both packages."
     " Set FLASHINFER_DISABLE_VERSION_CHECK=1 to bypass this check."
 )
 INIT_FAILED = "RuntimeError: Engine core initialization failed. See root cause above."
-
-
-def install(folder: Path, *wheels: Wheel) -> Path:
-    """Install wheels with real uv, offline, into a new environment."""
-    uv = str(find_uv())
-    files = []
-    for built in map(build, wheels):
-        (folder / built.filename).write_bytes(built.data)
-        files.append(str(folder / built.filename))
-    environment = folder / "env"
-    for argv in (
-        ["venv", "--quiet", str(environment)],
-        ["pip", "install", "--quiet", "--no-deps", "--python", str(environment), *files],
-    ):
-        subprocess.run([uv, "--offline", "--no-config", *argv], check=True, capture_output=True)
-    return environment
 
 
 @pytest.fixture(scope="module")
@@ -55,60 +36,6 @@ def environment(tmp_path_factory: pytest.TempPathFactory) -> Path:
         catalog.flashinfer("0.6.4"),
         catalog.flashinfer_cubin("0.6.4"),
     )
-
-
-class Running:
-    """A started `vllm serve`."""
-
-    def __init__(self, process: subprocess.Popen[bytes], port: int, log: Path) -> None:
-        self.process = process
-        self.port = port
-        self.log = log
-
-    def get(self, path: str, key: str | None = None) -> tuple[int, bytes]:
-        headers = {"Authorization": f"Bearer {key}"} if key else {}
-        answer = httpx.get(f"http://127.0.0.1:{self.port}{path}", headers=headers, timeout=5)
-        return answer.status_code, answer.content
-
-    def wait_until_healthy(self) -> None:
-        for _ in range(200):
-            with suppress(httpx.TransportError):
-                if self.get("/health") == (200, b""):
-                    return
-            time.sleep(0.05)
-        raise AssertionError(f"not healthy:\n{self.log.read_text()}")
-
-    def children(self) -> list[str]:
-        titles = []
-        for stat in Path("/proc").glob("[0-9]*/stat"):
-            with suppress(OSError):
-                group = int(stat.read_text().rpartition(")")[2].split()[2])
-                if group == self.process.pid != int(stat.parent.name):
-                    command = (stat.parent / "cmdline").read_bytes()
-                    titles.append(command.rstrip(b"\0").decode())
-        return [title for title in titles if title]  # a zombie has none
-
-
-@contextmanager
-def serve(environment: Path, folder: Path, *options: str, **variables: str) -> Iterator[Running]:
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        port = probe.getsockname()[1]
-    log = folder / "log"
-    argv = [
-        *(str(environment / "bin/vllm"), "serve", "/models/tiny", "--host", "127.0.0.1"),
-        *("--port", str(port), "--served-model-name", "tiny", *options),
-    ]
-    asked = {"VLLM_STANDIN_LOAD_SECONDS": str(LOAD_SECONDS), "VLLM_STANDIN_LEAVE_SECONDS": "0.3"}
-    with log.open("wb") as out:
-        process = subprocess.Popen(
-            argv, stdout=out, stderr=out, env=os.environ | asked | variables, process_group=0
-        )
-    try:
-        yield Running(process, port, log)
-    finally:
-        with suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
 
 
 def test_starts_serves_and_stops(environment: Path, tmp_path: Path) -> None:
@@ -241,14 +168,9 @@ def assert_hangs(running: Running, stage: str) -> None:
     if stage == "serving":
         assert running.get("/health")[0] == 200
         with pytest.raises(httpx.ReadTimeout):
-            complete(running.port, seconds=1)
+            running.post("/v1/completions", {"prompt": "hello"}, seconds=1)
     running.process.terminate()
     assert running.process.wait(5) == 0
-
-
-def complete(port: int, seconds: float) -> None:
-    body = {"model": "tiny", "prompt": "hello"}
-    httpx.post(f"http://127.0.0.1:{port}/v1/completions", json=body, timeout=seconds)
 
 
 def assert_ends_as_recorded(kind: str, stage: str, log: str) -> None:
@@ -272,6 +194,49 @@ def assert_ends_as_recorded(kind: str, stage: str, log: str) -> None:
         assert log.rstrip().endswith("Failed core proc(s): {'EngineCore': -9}")
     else:
         assert expected[kind, stage] in log
+
+
+@pytest.mark.parametrize(("kind", "stage"), WRONG_ANSWERS, ids=map("@".join, WRONG_ANSWERS))
+def test_answers_wrongly_and_goes_on_serving(
+    environment: Path, tmp_path: Path, kind: str, stage: str
+) -> None:
+    with serve(environment, tmp_path, VLLM_STANDIN_FAIL=f"{kind}@{stage}") as running:
+        running.wait_until_healthy()
+        assert_answers_wrongly(running, kind)
+        assert running.get("/health")[0] == 200
+        assert running.get("/v1/models")[0] == 200
+        is_right = json.loads(running.get("/version")[1]) == {"version": KIMI.nightly.version}
+        assert is_right == (kind != "wrong-version")
+        running.process.terminate()
+        assert running.process.wait(5) == 0
+        assert "Traceback" not in running.log.read_text()
+
+
+def assert_answers_wrongly(running: Running, kind: str) -> None:
+    asked = {"prompt": "The capital of France is", "max_tokens": 24}
+    if kind == "lies":
+        with pytest.raises(httpx.ReadTimeout):
+            running.post("/v1/completions", asked, seconds=1)
+        return
+    answer = running.post("/v1/completions", asked)
+    assert answer.status_code == (500 if kind == "dead" else 200)
+    if kind == "dead":
+        assert answer.json()["error"]["type"] == "InternalServerError"
+        return
+    [choice] = answer.json()["choices"]
+    said = sanity.judge_text(choice["text"], choice["finish_reason"], 24)
+    expected = {"garbage": "over and over", "broken": "broken characters"}
+    assert expected[kind] in str(said) if kind in expected else said is None
+
+
+def test_answers_wrongly_only_after_the_time_asked_for(environment: Path, tmp_path: Path) -> None:
+    asked = tmp_path / "failure.json"
+    asked.write_text(json.dumps({"kind": "dead", "stage": "serving", "after_seconds": 2}))
+    with serve(environment, tmp_path, VLLM_STANDIN_CONFIG=str(asked)) as running:
+        running.wait_until_healthy()
+        assert running.post("/v1/completions", {"prompt": "hello"}).status_code == 200
+        time.sleep(2)
+        assert running.post("/v1/completions", {"prompt": "hello"}).status_code == 500
 
 
 def test_fails_only_for_its_version_and_number_of_starts(environment: Path, tmp_path: Path) -> None:
