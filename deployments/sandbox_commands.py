@@ -19,7 +19,7 @@ def up(name: str = "demo", *, story: str = "kimi") -> None:
     name
         The host's name, short and lower case.
     story
-        What to lay out: `kimi`, `second` or `small`.
+        What to lay out: `kimi`, `second`, `small` or `embed`.
     """
     from deployments import terminal
     from deployments.sandbox.cli import sandbox_up
