@@ -9,14 +9,14 @@ from prefect.types import SecretDict
 from pydantic import (
     AfterValidator,
     BaseModel,
+    BeforeValidator,
     ConfigDict,
-    Discriminator,
     Field,
+    GetCoreSchemaHandler,
     GetJsonSchemaHandler,
     SecretStr,
-    Tag,
 )
-from pydantic_core import CoreSchema
+from pydantic_core import CoreSchema, core_schema
 
 _HEADER_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
 _EITHER = "a hook has either a url (an HTTP call) or an argv (a command)"
@@ -58,7 +58,13 @@ def _header_value(value: object) -> bool:
     return isinstance(value, str) and value.isascii() and value.isprintable() and bool(value)
 
 
-def _headers(value: SecretDict) -> SecretDict:
+def _none_if_empty(value: object) -> object:
+    return value or None  # Prefect gives an empty dictionary of secrets back as ""
+
+
+def _headers(value: SecretDict | None) -> SecretDict | None:
+    if value is None:
+        return None
     for name, one in value.get_secret_value().items():
         if not _HEADER_NAME.fullmatch(name):
             raise ValueError("the name of a header is letters, digits and dashes")
@@ -67,7 +73,9 @@ def _headers(value: SecretDict) -> SecretDict:
     return value
 
 
-def _bearer(value: SecretStr) -> SecretStr:
+def _bearer(value: SecretStr | None) -> SecretStr | None:
+    if value is None:
+        return None
     if not _header_value(value.get_secret_value()) or " " in value.get_secret_value():
         raise ValueError("a key is one word of ASCII text")
     return value
@@ -87,11 +95,13 @@ class HttpHook(BaseModel):
 
     url: HookUrl = Field(title="URL", description="what is called; it holds no secrets")
     method: Literal["POST", "PUT", "PATCH", "DELETE", "GET"] = Field("POST", title="Method")
-    bearer: Annotated[SecretStr, AfterValidator(_bearer)] | None = Field(
+    bearer: Annotated[SecretStr | None, AfterValidator(_bearer)] = Field(
         None, title="Bearer key", description="sent as `Authorization: Bearer …`"
     )
-    headers: Annotated[SecretDict, AfterValidator(_headers)] = Field(
-        default_factory=lambda: SecretDict({}),
+    headers: Annotated[
+        SecretDict | None, BeforeValidator(_none_if_empty), AfterValidator(_headers)
+    ] = Field(
+        None,
         title="Headers",
         description="further headers by name; their values are kept secret",
     )
@@ -110,7 +120,7 @@ class HttpHook(BaseModel):
 
     def all_headers(self) -> dict[str, str]:
         """Return what is sent; these are secrets."""
-        headers: dict[str, str] = dict(self.headers.get_secret_value())
+        headers: dict[str, str] = dict(self.headers.get_secret_value()) if self.headers else {}
         if self.bearer is not None:
             headers["Authorization"] = f"Bearer {self.bearer.get_secret_value()}"
         return headers
@@ -147,20 +157,29 @@ def _kind(value: Any) -> str | None:
     return None
 
 
-class _AnyOf:
-    """Describes the choice as `anyOf`, which Prefect's forms show; they know no `oneOf`."""
+class _ToldByItsFields:
+    """Has a hook read as the one kind that it is, so that a mistake in it is named as of that one.
+
+    It stands around a plain union, since Prefect looks for secrets and choices in nothing else.
+    """
+
+    def __get_pydantic_core_schema__(
+        self, source: Any, handler: GetCoreSchemaHandler
+    ) -> CoreSchema:
+        kinds = {"http": handler(HttpHook), "command": handler(CommandHook)}
+        return core_schema.nullable_schema(
+            core_schema.tagged_union_schema(
+                kinds, _kind, custom_error_type="hook", custom_error_message=_EITHER
+            )
+        )
 
     def __get_pydantic_json_schema__(
-        self, core_schema: CoreSchema, handler: GetJsonSchemaHandler
+        self, schema: CoreSchema, handler: GetJsonSchemaHandler
     ) -> dict[str, Any]:
-        schema = handler(core_schema)
-        schema["anyOf"] = schema.pop("oneOf")
-        return schema
+        kinds, nothing = handler(schema)["anyOf"]
+        return {"anyOf": [*kinds["oneOf"], nothing]}
 
 
-Hook = Annotated[
-    Annotated[HttpHook, Tag("http")] | Annotated[CommandHook, Tag("command")],
-    Discriminator(_kind, custom_error_type="hook", custom_error_message=_EITHER),
-    _AnyOf(),
-]
-"""Either of the two; which one is told by its fields, so that a mistake is named as of that one."""
+Hook = HttpHook | CommandHook
+OptionalHook = Annotated[Hook | None, _ToldByItsFields()]
+"""The type of a block's field that holds a hook."""

@@ -19,7 +19,7 @@ from pydantic import TypeAdapter, ValidationError
 from tenacity import wait_none
 
 from blocks.errors import CommandFailed, HostError, HostUnreachable
-from blocks.hooks import CommandHook, Hook, HttpHook
+from blocks.hooks import CommandHook, Hook, HttpHook, OptionalHook
 from blocks.host import Host, Ran
 from blocks.service import Service
 from tasks import hooks
@@ -32,7 +32,7 @@ from tasks.request import Request
 from tasks.undrain import put_back, put_in
 
 SECRET = "sk-very-secret-4711"  # noqa: S105
-HOOKS: TypeAdapter[Any] = TypeAdapter(Hook)
+HOOKS: TypeAdapter[Any] = TypeAdapter(OptionalHook)
 IDLE = "vllm:num_requests_running 0\nvllm:num_requests_waiting 0\n"
 
 
@@ -192,6 +192,23 @@ def test_a_hook_is_kept_and_found_again_with_its_secrets() -> None:
     )
     assert SECRET not in repr(hook) + str(hook) + hook.model_dump_json()
     assert hook.all_headers() == {"Authorization": f"Bearer {SECRET}", "X-Key": SECRET}
+
+
+def test_prefect_knows_the_choice_and_where_the_secrets_are() -> None:
+    schema = Drains.model_json_schema()
+    secrets = [f"{name}.{one}" for name in ("drain", "undrain") for one in ("bearer", "headers.*")]
+    assert set(secrets) <= set(schema["secret_fields"])
+    kinds = [one.get("$ref", one.get("type")) for one in schema["properties"]["drain"]["anyOf"]]
+    assert kinds == ["#/definitions/HttpHook", "#/definitions/CommandHook", "null"]
+
+
+@pytest.mark.parametrize("headers", [None, {}, "", {"X-Key": SECRET}])
+def test_a_block_comes_back_as_it_was_saved(run: "Run", headers: object) -> None:
+    hook = HttpHook.model_validate({"url": "http://router", "bearer": "k", "headers": headers})
+    service = run.service.model_copy(update={"drain": hook})
+    saved = service.model_dump(mode="json", context={"include_secrets": True})
+    saved["host"] = run.service.host
+    assert Drains.model_validate(saved).drain == hook
 
 
 # HTTP
@@ -412,8 +429,8 @@ class Drains(Service):
 
     _block_type_slug = "vllm-service-that-drains"
 
-    drain: Hook | None = None
-    undrain: Hook | None = None
+    drain: OptionalHook = None
+    undrain: OptionalHook = None
     drain_deadline_seconds: int = 120
 
 
