@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 from blocks.supervisor import values as v
 from blocks.supervisor.failures import Refusal
+from tasks.startup.stall import FLOOR_SECONDS
 
 
 class Argument(NamedTuple):
@@ -40,6 +41,7 @@ _JOURNAL: Arguments = {
     "since": _may(v.number(0, 1e11)),
     "lines": _may(v.whole(1, 10_000), 200),
 }
+_RESTARTS = _may(v.whole(0, 100), 0)
 _SOURCES: Arguments = {"indexes": _may(_URLS, []), "find_links": _may(_URLS, [])}
 
 READING: dict[str, Arguments] = {
@@ -49,6 +51,7 @@ READING: dict[str, Arguments] = {
         "unit": _need(v.unit),
         "invocation": _need(v.invocation),
         "port": _need(v.whole(1, 65535)),
+        "restarts_tolerated": _RESTARTS,
     },
     "journal": _JOURNAL,
     "operations": {"prefix": _need(v.operation)},
@@ -81,6 +84,11 @@ _WATCH: Arguments = {
     "port": _need(v.whole(1, 65535)),
     "deadline_seconds": _need(v.number(0, 7 * _DAY)),
     "lines": _may(v.whole(0, 200), 80),
+    "limits": _may(v.table(v.stage, v.number(0.001, 7 * _DAY)), {}),
+    "longest": _may(v.table(v.one_line, v.number(0, 365 * _DAY)), {}),
+    "stall_floor_seconds": _may(v.number(1, 7 * _DAY), FLOOR_SECONDS),
+    "restarts_tolerated": _RESTARTS,
+    "environment": _may(v.path),
 }
 
 DOING: dict[str, Arguments] = {
@@ -125,6 +133,7 @@ DOING: dict[str, Arguments] = {
         "baseline": _may(v.table(v.one_line, v.whole(0, 1 << 60)), {}),
         "gpu_wait_seconds": _may(v.number(0, _DAY), 0),
         "tolerance_bytes": _may(v.whole(0, 1 << 60), 0),
+        "port": _may(v.whole(1, 65535)),
     },
     "watch": _WATCH,
     "hold": {**_WATCH, "seconds": _need(v.number(0, _DAY))},

@@ -139,3 +139,8 @@ def bench_serve(
         *("--percentile-metrics", "ttft,tpot,itl,e2el", "--temperature", "0", "--seed", "0"),
         *("--ignore-eos", "--save-result", "--result-filename", result),
     )
+
+
+def py_spy_dump(py_spy: Sequence[str], pid: int) -> Argv:
+    """Show where the Python code of a process is."""
+    return (*py_spy, "dump", "--pid", str(pid))

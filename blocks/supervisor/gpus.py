@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import functools
-from pathlib import Path
 from typing import Any, Callable
 
-from blocks.supervisor import cgroups, patience
-from blocks.supervisor.secrets import redacted_argv
+from blocks.supervisor import cgroups, patience, proc
 
 _SECONDS = 30
 _NONE_THERE = ("NVML_ERROR_LIBRARY_NOT_FOUND", "NVML_ERROR_DRIVER_NOT_LOADED")
@@ -26,7 +24,7 @@ def facts(control_group: str | None = None) -> dict[str, Any]:
         for process in gpu["processes"]:
             pid = process["pid"]
             process["ours"] = control_group is not None and cgroups.holds(control_group, pid)
-            process["command"] = _command(pid)
+            process["command"] = proc.command(pid)
     return found
 
 
@@ -36,6 +34,37 @@ def library() -> Any:
     import pynvml  # slow to load, so only where GPUs are asked for
 
     return pynvml
+
+
+def opened() -> Any:
+    """Return `pynvml` with the driver opened.
+
+    Raises:
+        ImportError: It is not here.
+        pynvml.NVMLError: There is no driver, or it fails.
+    """
+    pynvml = library()
+    pynvml.nvmlInit()
+    return pynvml
+
+
+def held_by(pynvml: Any, pids: set[int]) -> int | None:
+    """Return the GPU memory that some processes hold.
+
+    A driver that does not tell it by process, as in some containers, tells what is used of the GPUs
+    that they are on. None: no GPU told of its processes.
+    """
+    told, total = False, 0
+    for index in range(pynvml.nvmlDeviceGetCount()):
+        handle = pynvml.nvmlDeviceGetHandleByIndex(index)
+        running = _or_none(pynvml, pynvml.nvmlDeviceGetComputeRunningProcesses, handle)
+        told = told or running is not None
+        ours = [one for one in running or [] if int(one.pid) in pids]
+        if any(one.usedGpuMemory is None for one in ours):
+            total += int(pynvml.nvmlDeviceGetMemoryInfo(handle).used)
+        else:
+            total += sum(int(one.usedGpuMemory) for one in ours)
+    return total if told else None
 
 
 def _read(pynvml: Any) -> dict[str, Any]:
@@ -80,11 +109,3 @@ def _or_none(pynvml: Any, ask: Callable[..., Any], *arguments: Any) -> Any:
 def _words(pynvml: Any, error: Any) -> str:
     none = [getattr(pynvml, name) for name in _NONE_THERE]
     return f"no NVIDIA driver ({error})" if error.value in none else f"NVML: {error}"
-
-
-def _command(pid: int) -> str | None:
-    with contextlib.suppress(OSError):
-        raw = Path(f"/proc/{pid}/cmdline").read_bytes()[:500]
-        words = raw.decode("utf-8", "replace").rstrip("\x00").split("\x00")
-        return " ".join(redacted_argv(words)) or None
-    return None

@@ -8,7 +8,7 @@ import os
 import select
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import IO, Any, cast
 
 from blocks.supervisor import commands, foreign, processes
@@ -104,28 +104,41 @@ class Follower:
 
     A journalctl that ends (journald was restarted, say) is followed by another one after a pause,
     from the last line seen.
+
+    Args:
+        unit: The unit.
+        invocation: The invocation.
+        since: When it was started.
+        later: Whether the invocations that come after it are followed too.
     """
 
-    def __init__(self, unit: str, invocation: str, since: float) -> None:
+    def __init__(self, unit: str, invocation: str, since: float, *, later: bool = False) -> None:
         self._matches = matches(unit, None)
-        self._of = (None, invocation)
+        self._invocation = invocation
+        self._later = later
+        self._begun = False
         self._since = f"--since=@{since:.6f}"
         self._cursor: str | None = None
         self._rest = b""
         self._process: subprocess.Popen[bytes] | None = None
         self._open_at = 0.0
 
-    def lines(self, seconds: float) -> Iterator[dict[str, Any]]:
-        """Yield the entries that come within a time; the first ones end the wait."""
+    def lines(self, seconds: float, also: Sequence[int] = ()) -> Iterator[dict[str, Any]]:
+        """Yield the entries that come within a time; the first ones end the wait.
+
+        Args:
+            seconds: How long to wait.
+            also: Descriptors that end the wait when there is something to read of them.
+        """
         pause = self._open_at - time.monotonic()
         if self._process is None and pause > 0:
-            time.sleep(min(pause, seconds))
+            select.select(also, [], [], min(pause, seconds))
             return
-        stdout = cast("IO[bytes]", self._opened().stdout)
-        ready, _, _ = select.select([stdout], [], [], seconds)
-        if not ready:
+        descriptor = cast("IO[bytes]", self._opened().stdout).fileno()
+        ready, _, _ = select.select([descriptor, *also], [], [], seconds)
+        if descriptor not in ready:
             return
-        chunk = os.read(stdout.fileno(), 1 << 20)
+        chunk = os.read(descriptor, 1 << 20)
         if not chunk:
             self.close()
             self._open_at = time.monotonic() + _REOPEN_SECONDS
@@ -135,8 +148,14 @@ class Follower:
             self._rest = b""  # what still comes of it is no entry, and is passed over
         for entry in filter(None, map(parse, complete)):
             self._cursor = entry["cursor"]
-            if entry["invocation"] in self._of:
+            if self._is_wanted(entry["invocation"]):
                 yield entry
+
+    def _is_wanted(self, invocation: str | None) -> bool:
+        if invocation is None:
+            return True
+        self._begun = self._begun or invocation == self._invocation
+        return invocation == self._invocation or (self._later and self._begun)
 
     def close(self) -> None:
         """End following."""

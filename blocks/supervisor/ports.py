@@ -4,22 +4,26 @@ from __future__ import annotations
 
 import contextlib
 import ipaddress
-import os
 import re
 import socket
 from pathlib import Path
 from typing import NamedTuple
 
+from blocks.supervisor import proc
+
 _LISTENING = "0A"
+_CHUNK = 4096
+_REACHED = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 (a socket is bound to it, not ours)
 _HEALTH_SECONDS = 0.8
 _STATUS_200 = re.compile(rb"HTTP/1\.[01] 200\b")
 
 
 class Listener(NamedTuple):
-    """A listening socket: its inode, and the address at which it can be reached."""
+    """A listening socket: its inode, where it can be reached, and the address it is bound to."""
 
     inode: str
     address: str
+    bound: str = ""
 
 
 def parse_listeners(table: str, port: int) -> list[Listener]:
@@ -31,16 +35,15 @@ def parse_listeners(table: str, port: int) -> list[Listener]:
             continue
         address, _, number = fields[1].rpartition(":")
         if int(number, 16) == port:
-            found.append(Listener(fields[9], reachable(address)))
+            bound = address_of(address)
+            found.append(Listener(fields[9], _REACHED.get(bound, bound), bound))
     return found
 
 
-def reachable(hexadecimal: str) -> str:
-    """Return the address to connect to for one that a socket is bound to."""
+def address_of(hexadecimal: str) -> str:
+    """Return an address as it is written, for one as the kernel's tables have it."""
     words = [bytes.fromhex(hexadecimal[at : at + 8])[::-1] for at in range(0, len(hexadecimal), 8)]
     address = ipaddress.ip_address(b"".join(words))
-    if address.is_unspecified:
-        return "127.0.0.1" if address.version == 4 else "::1"
     mapped = address.ipv4_mapped if isinstance(address, ipaddress.IPv6Address) else None
     return str(mapped or address)
 
@@ -50,27 +53,45 @@ def listeners(port: int) -> list[Listener]:
     found = []
     for name in ("tcp", "tcp6"):
         with contextlib.suppress(OSError):
-            found += parse_listeners(Path(f"/proc/net/{name}").read_text(), port)
+            found += parse_listeners(_listening_part(Path(f"/proc/net/{name}")), port)
     return found
+
+
+def _listening_part(table: Path) -> str:
+    """Return the head of a table up to its first connection: the kernel lists listeners first.
+
+    A busy host has thousands of connections, and asking for them costs the kernel far more.
+    """
+    lines = []
+    with table.open("rb", buffering=0) as file:
+        rest = b""
+        while chunk := file.read(_CHUNK):
+            *complete, rest = (rest + chunk).split(b"\n")
+            lines += complete
+            if complete and _state(complete[-1]) not in (_LISTENING, "st", ""):
+                break
+    return b"\n".join(lines).decode("ascii", "replace")
+
+
+def _state(line: bytes) -> str:
+    fields = line.split(None, 4)
+    return fields[3].decode("ascii", "replace") if len(fields) > 3 else ""
 
 
 def held_by(pids: set[int], listener: Listener) -> bool:
     """Tell whether one of some processes holds a socket."""
-    wanted = f"socket:[{listener.inode}]"
-    for pid in pids:
-        with contextlib.suppress(OSError), os.scandir(f"/proc/{pid}/fd") as entries:
-            for entry in entries:
-                with contextlib.suppress(OSError):
-                    if Path(entry.path).readlink() == Path(wanted):
-                        return True
-    return False
+    return any(listener.inode in proc.sockets(pid) for pid in pids)
 
 
 def addresses(pids: set[int], found: list[Listener]) -> list[str]:
     """Return where the sockets that some processes hold are reached, the loopback first."""
-    mine = {listener.address for listener in found if held_by(pids, listener)}
+    return loopback_first({listener.address for listener in found if held_by(pids, listener)})
+
+
+def loopback_first(addresses: set[str]) -> list[str]:
+    """Return addresses in the order in which they are tried."""
     return sorted(
-        mine, key=lambda one: (not ipaddress.ip_address(one).is_loopback, ":" in one, one)
+        addresses, key=lambda one: (not ipaddress.ip_address(one).is_loopback, ":" in one, one)
     )
 
 

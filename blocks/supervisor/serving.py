@@ -10,7 +10,8 @@ from typing import Any
 from blocks.supervisor import cgroups, ports, talk, units
 from blocks.supervisor.failures import Failure
 from blocks.supervisor.journal import last_lines
-from blocks.supervisor.watch import verdict
+from blocks.supervisor.verdicts import verdict
+from tasks.startup.stages import READY
 
 ANSWER_SECONDS = 10.0
 _METRICS_SECONDS = 1.0
@@ -102,7 +103,7 @@ class Served:
             kind,
             sentence,
             f"journalctl -u {self._unit} _SYSTEMD_INVOCATION_ID={self._invocation}",
-            last_stage="serving",
+            last_stage=READY,
             last_lines=last_lines(self._unit, self._invocation, _LAST_LINES),
             unit=state,
             died_at=died,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from blocks.supervisor import commands, foreign, gpus, processes, units
+from blocks.supervisor import commands, foreign, gpus, holders, processes, units
 from blocks.supervisor.failures import Failure
 from blocks.supervisor.work import Work
 
@@ -13,6 +13,7 @@ _POLL_SECONDS = 0.2
 _GPU_POLL_SECONDS = 1.0
 _LAUNCH_SECONDS = 30
 _STOP_SECONDS = 600
+_LEAVING_SECONDS = 5.0
 _RUNNING = ("active", "activating", "deactivating", "reloading")
 
 
@@ -46,8 +47,8 @@ def start(arguments: dict[str, Any], work: Work) -> dict[str, Any]:
     """Wait for the GPUs, then have systemd start the unit anew; how it fares is for `watch`.
 
     Raises:
-        Failure: A GPU is still held or cannot be looked at, there is no such unit, or systemd
-            refused.
+        Failure: A GPU is still held or cannot be looked at, another process listens on the port,
+            there is no such unit, or systemd refused.
     """
     unit = arguments["unit"]
     noted = work.recall("starting")
@@ -62,6 +63,8 @@ def start(arguments: dict[str, Any], work: Work) -> dict[str, Any]:
         if before["active_state"] in _RUNNING:
             # A reboot, or somebody, has started it since: what runs is not what is meant.
             stop({"unit": unit, "timeout_seconds": _STOP_SECONDS}, work)
+        if arguments["port"] is not None:
+            _require_free(arguments["port"], unit)
         noted = {
             "before": before["invocation_id"],
             "started": time.time(),
@@ -147,6 +150,21 @@ def _busy(busy: list[dict[str, Any]], baseline: dict[str, int], spent: float) ->
         pids=holders,
         gpus=busy,
     )
+
+
+def _require_free(port: int, unit: str) -> None:
+    """Give a process that is just leaving some time, then refuse to start beside it."""
+    argv = next(reversed(units.exec_start(unit)), [])
+    look, deadline = holders.PortLook(port), time.monotonic() + _LEAVING_SECONDS
+    while others := look.look(None, lambda: argv).others:
+        if time.monotonic() >= deadline:
+            raise Failure(
+                "port-taken",
+                f"{unit} was not started: {holders.sentence(port, others)}.",
+                f"See what it is (ss -ltnp 'sport = :{port}') and end it.",
+                holders=others,
+            )
+        time.sleep(_POLL_SECONDS)
 
 
 def _launched(invocation: str, noted: dict[str, Any]) -> dict[str, Any]:

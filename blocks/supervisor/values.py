@@ -9,6 +9,7 @@ from typing import Any, Callable
 from urllib.parse import urlsplit
 
 from blocks.supervisor.failures import Refusal
+from tasks.startup.stages import READY, STAGES
 
 Check = Callable[[Any, str], Any]
 
@@ -129,6 +130,13 @@ def matching(pattern: re.Pattern[str], what: str) -> Check:
         return given
 
     return check
+
+
+def stage(value: Any, name: str) -> str:
+    """Accept a stage of a start that can take too long."""
+    if value not in STAGES or value == READY:
+        raise refuse(name, f"{str(value)[:80]!r} is none of: {', '.join(STAGES[:-1])}.")
+    return str(value)
 
 
 unit = matching(_UNIT, "the name of a systemd service unit (with its .service)")

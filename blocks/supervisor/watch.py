@@ -1,7 +1,7 @@
-"""Watches a start until the service serves or has died: `watch`.
+"""Watches a start until the service serves or has died: `watch`, `hold`, `alive`.
 
-That it serves is only believed of a socket that the unit itself listens on: after a failed bind,
-some other process answers on the port.
+That it serves is only believed of a socket that the unit itself listens on, and that nobody else
+shares: another process on the port may answer for it.
 """
 
 from __future__ import annotations
@@ -11,56 +11,46 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
-from blocks.supervisor import cgroups, ports, units
+from blocks.supervisor import cgroups, doing, holders, ports, proc, py_spy, units
+from blocks.supervisor.ends import Ends
 from blocks.supervisor.facts import boot_id
 from blocks.supervisor.failures import Failure
 from blocks.supervisor.journal import Follower, last_lines
-from blocks.supervisor.trace import Trace
+from blocks.supervisor.pace import Pace
+from blocks.supervisor.trace import Reached, Trace
+from blocks.supervisor.verdicts import verdict
+from blocks.supervisor.vigil import Vigil
 from blocks.supervisor.work import Work
+from tasks.startup.stages import STARTING_SERVER, UNKNOWN, order
 
 _TICK_SECONDS = 0.25
 _SETTLE_SECONDS = 1.0
-_PROCESS_EXIT = "98e322203f7a4ed290d09fe03c09fe15"
-_UNIT_FAILED = "d9b373ed55a64feb8242e02dbe79a49c"
-_UNIT_SUCCEEDED = "7ad2d189f7e94e70a38c781354912448"
-_OVER = (_UNIT_FAILED, _UNIT_SUCCEEDED)
-_EXITED = 1
-
-
-def verdict(state: dict[str, Any], invocation: str) -> str | None:
-    """Return how a start has died by what systemd says now, or None while it lives."""
-    if state["load_state"] != "loaded":
-        return "gone"
-    clean = (
-        state["result"] == "success"
-        and state["exec_main_code"] == _EXITED
-        and state["exec_main_status"] == 0
-    )
-    if state["invocation_id"] != invocation or state["n_restarts"] > 0:
-        return "crashed"
-    if state["active_state"] == "failed":
-        return "crashed"
-    if state["sub_state"] == "auto-restart" or state["active_state"] == "inactive":
-        return "exited" if clean else "crashed"
-    return None
+_LAST_LINES_SECONDS = 0.1
+_YOUNG_SECONDS = 15.0
+_LONGEST_TICK_SECONDS = 1.0
+_OF_TIME_SPENT = 0.01
+_LOOKS_THAT_PROVE = 2
+_LONGEST_TELL_SECONDS = 2.0
+_LEAST_TELL_SECONDS = 0.5
 
 
 def watch(arguments: dict[str, Any], work: Work) -> dict[str, Any]:
-    """Follow the unit's state, its lines and its port.
+    """Follow the unit's state, its lines, its port and what its processes use.
 
     Raises:
-        Failure: It crashed, exited, is gone, or had not come to serve by the deadline; or the host
-            was rebooted meanwhile.
+        Failure: It crashed, exited, is gone, has stalled, or passed a limit; another process
+            listens in its place; or the host was rebooted meanwhile.
     """
     with _following(arguments, work) as watched:
-        return watched.until_over()
+        return watched.until_over(Pace(arguments))
 
 
 def hold(arguments: dict[str, Any], work: Work) -> dict[str, Any]:
-    """See that a service goes on as it is, for some seconds: no end, no restart.
+    """See that a service goes on as it is, for some seconds: no end, no restart too many.
 
     Raises:
-        Failure: It ended, or was restarted; or the host was rebooted meanwhile.
+        Failure: It ended, or was restarted; another process listens in its place; or the host was
+            rebooted meanwhile.
     """
     with _following(arguments, work) as watched:
         return watched.until_held(arguments["seconds"])
@@ -69,67 +59,90 @@ def hold(arguments: dict[str, Any], work: Work) -> dict[str, Any]:
 def alive(arguments: dict[str, Any]) -> dict[str, Any]:
     """Return how a start has died, or None while it lives, and the address it listens on."""
     state = units.state(arguments["unit"])
+    found = ports.listeners(arguments["port"])
+    group = state["control_group"]
+    addresses = ports.addresses(cgroups.members(group), found) if found and group else []
     return {
-        "died": verdict(state, arguments["invocation"]),
-        "address": next(iter(_addresses(state, ports.listeners(arguments["port"]))), None),
+        "died": verdict(state, arguments["invocation"], arguments["restarts_tolerated"]),
+        "address": next(iter(addresses), None),
     }
-
-
-def _addresses(state: dict[str, Any], found: list[ports.Listener]) -> list[str]:
-    """Return the addresses on which the unit itself listens, of those on which anybody does."""
-    if not found or not state["control_group"]:
-        return []
-    return ports.addresses(cgroups.members(state["control_group"]), found)
 
 
 @contextlib.contextmanager
 def _following(arguments: dict[str, Any], work: Work) -> Iterator[_Watch]:
     if work.recall("boot") is None:
         work.note("boot", {"id": boot_id()})
-    follower = Follower(arguments["unit"], arguments["invocation"], arguments["started"])
+    watched = _Watch(arguments, work)
     try:
-        yield _Watch(arguments, follower, work)
+        yield watched
     finally:
-        follower.close()
+        watched.close()
 
 
 class _Watch:
-    def __init__(self, arguments: dict[str, Any], follower: Follower, work: Work) -> None:
+    def __init__(self, arguments: dict[str, Any], work: Work) -> None:
         self._unit = arguments["unit"]
         self._invocation = arguments["invocation"]
         self._started = arguments["started"]
         self._port = arguments["port"]
-        self._deadline = self._started + arguments["deadline_seconds"]
-        self._follower = follower
-        self._work = work
+        self._tolerated = arguments["restarts_tolerated"]
+        self._environment = arguments["environment"]
         self._lines = arguments["lines"]
+        self._work = work
         self._trace = Trace(self._started, self._lines)
-        self._exit_seen: float | None = None
-        self._over_as: str | None = None
-        self._in_the_way = ""
-        self._address: str | None = None
+        self._ends = Ends()
+        self._look = holders.PortLook(self._port)
+        self._look_at = 0.0
+        self._in_the_way = 0
+        self._restarts_before: int | None = None
+        self._told = ("", 0.0)
+        later = self._tolerated > 0
+        follower = Follower(self._unit, self._invocation, self._started, later=later)
+        self._vigil = Vigil(self._unit, follower, self._hear)
 
-    def until_over(self) -> dict[str, Any]:
-        while True:
-            state = self._look()
-            if self._serves(state):
-                return self._serving()
-            if time.time() >= self._deadline:
-                raise self._failure("hung", state, self._sentence_hung())
-            self._tell(state)
+    def until_over(self, pace: Pace) -> dict[str, Any]:
+        with contextlib.closing(pace):
+            while True:
+                state = self._living()
+                address = self._serves(state)
+                if address is not None:
+                    return self._serving(address, pace)
+                overdue = pace.overdue(self._trace.how, self._started)
+                if overdue is not None:
+                    raise self._held_up("hung", f"does not serve: {overdue}", state)
+                if pace.look(self._trace.how, state):
+                    why = pace.judgement.why if pace.judgement else ""
+                    raise self._held_up("stalled", f"has stalled: {why}", state)
+                self._tell(state, pace)
+                due = min(self._look_at, pace.due)
+                self._vigil.wait(max(0.0, min(due - time.monotonic(), _LONGEST_TICK_SECONDS)))
 
     def until_held(self, seconds: float) -> dict[str, Any]:
         end = time.monotonic() + seconds
-        self._look()
-        while time.monotonic() < end:
-            self._look()
-        return {"seconds": seconds}
+        self._vigil.read(_TICK_SECONDS)
+        self._trace.serve(time.time())
+        while True:
+            state = self._living()
+            self._listening(state)
+            left = end - time.monotonic()
+            if left <= 0 and not self._in_the_way:
+                return {"seconds": seconds, "restarts": self._restarts(state)}
+            self._vigil.wait(min(max(left, _TICK_SECONDS), _TICK_SECONDS))
 
-    def _look(self) -> dict[str, Any]:
-        """Take in what is new and return the unit's state, if it lives."""
-        self._read(_TICK_SECONDS)
-        state = units.state(self._unit)
-        died = verdict(state, self._invocation)
+    def close(self) -> None:
+        self._vigil.close()
+
+    def _hear(self, entry: dict[str, Any]) -> None:
+        self._trace.add(entry)
+        self._ends.take(entry)
+
+    def _living(self) -> dict[str, Any]:
+        """Return the unit's state, if it lives."""
+        state = self._vigil.state()
+        if self._restarts_before is None:
+            ours = state["invocation_id"] == self._invocation
+            self._restarts_before = state["n_restarts"] if ours else 0
+        died = verdict(state, self._invocation, self._tolerated)
         if died and self._rebooted():
             raise self._ended_by_reboot(state)
         if died:
@@ -141,35 +154,56 @@ class _Watch:
         noted = self._work.recall("boot")
         return noted is not None and noted["id"] != boot_id()
 
-    def _read(self, seconds: float) -> None:
-        """Take in the lines that come; always use up the time, so that we do not spin."""
-        end = time.monotonic() + seconds
-        while (left := end - time.monotonic()) > 0:
-            for entry in self._follower.lines(left):
-                self._trace.add(entry["time"], entry["message"])
-                if entry["message_id"] == _PROCESS_EXIT and entry["pid"] == 1:
-                    self._exit_seen = entry["time"]
-                if entry["message_id"] in _OVER and entry["pid"] == 1:
-                    self._over_as = entry["message_id"]
+    def _serves(self, state: dict[str, Any]) -> str | None:
+        """Return the address at which the unit serves, if it does and nobody else listens there."""
+        if time.monotonic() < self._look_at:
+            return None
+        addresses = self._listening(state)
+        self._look_at = time.monotonic() + self._tick()
+        if self._in_the_way:
+            return None
+        return next((one for one in addresses if ports.healthy(one, self._port)), None)
 
-    def _serves(self, state: dict[str, Any]) -> bool:
-        found = ports.listeners(self._port)
-        addresses = _addresses(state, found)
-        held = found and not addresses
-        self._in_the_way = f"port {self._port} is held by another process" if held else ""
-        healthy = (one for one in addresses if ports.healthy(one, self._port))
-        self._address = next(healthy, None)
-        return self._address is not None
+    def _listening(self, state: dict[str, Any]) -> list[str]:
+        """Return the addresses at which the unit is reached.
 
-    def _serving(self) -> dict[str, Any]:
+        Raises:
+            Failure: Another process listens in its place, and did so at the last look as well.
+        """
+        found = self._look.look(state["control_group"], lambda: _argv(state["main_pid"]))
+        self._in_the_way = self._in_the_way + 1 if found.others else 0
+        if self._in_the_way >= _LOOKS_THAT_PROVE:
+            raise self._taken(found.others, state)
+        return found.addresses
+
+    def _tick(self) -> float:
+        """Return how long to wait until the next look at the port."""
+        stage = self._trace.how.stage
+        spent: float = time.time() - self._started
+        late = stage == UNKNOWN or order(stage) >= order(STARTING_SERVER)
+        if late or spent < _YOUNG_SECONDS or self._in_the_way:
+            return _TICK_SECONDS
+        return min(_LONGEST_TICK_SECONDS, max(_TICK_SECONDS, spent * _OF_TIME_SPENT))
+
+    def _serving(self, address: str, pace: Pace) -> dict[str, Any]:
         now = time.time()
-        self._read(_TICK_SECONDS)
+        self._vigil.read(_LAST_LINES_SECONDS)
+        self._vigil.ask_now()
+        state = self._living()
         self._trace.serve(now)
         return {
             "stages": self._trace.stages(now),
+            "seconds": self._trace.how.durations(now),
+            "cache": self._trace.how.cache,
+            "restarts": self._restarts(state),
+            "invocation": state["invocation_id"],
             "listening_after_seconds": round(now - self._started, 3),
-            "address": self._address,
+            "address": address,
+            "slow": pace.slow,
         }
+
+    def _restarts(self, state: dict[str, Any]) -> int:
+        return max(int(state["n_restarts"]), self._trace.how.restarts)
 
     def _ended_by_reboot(self, state: dict[str, Any]) -> Failure:
         lines = last_lines(self._unit, self._invocation, self._lines)
@@ -179,16 +213,19 @@ class _Watch:
     def _died(self, kind: str, state: dict[str, Any]) -> Failure:
         noticed = time.time()
         settled = time.monotonic() + _SETTLE_SECONDS
-        while self._over_as is None and time.monotonic() < settled:
-            self._read(0.1)
+        launch = self._launch(state)
+        while self._ends.after(launch).clean is None and time.monotonic() < settled:
+            self._vigil.read(_LAST_LINES_SECONDS)
         with contextlib.suppress(Failure):
             state = units.state(self._unit)
-        if kind == "crashed" and self._over_as == _UNIT_SUCCEEDED and self._exit_seen is None:
+        end = self._ends.after(launch)
+        if kind == "crashed" and end.clean and end.exit_seen is None:
             kind = "exited"  # systemd had already started it again when we looked
-        died_at = self._exit_seen or state["exec_main_exited"] or noticed
+        died_at = end.exit_seen or state["exec_main_exited"] or noticed
+        where = self._reached(state).where
         sentences = {
-            "crashed": f"{self._unit} crashed {self._where()}.",
-            "exited": f"{self._unit} ended by itself with status 0 {self._where()}.",
+            "crashed": f"{self._unit} crashed {where}.",
+            "exited": f"{self._unit} ended by itself with status 0 {where}.",
             "gone": f"{self._unit} is no longer known to systemd.",
         }
         return self._failure(
@@ -199,35 +236,71 @@ class _Watch:
             noticed_after_seconds=round(max(0.0, noticed - died_at), 3),
         )
 
-    def _failure(self, kind: str, state: dict[str, Any], message: str, **more: Any) -> Failure:
+    def _held_up(self, kind: str, why: str, state: dict[str, Any]) -> Failure:
+        """Make the failure of a start that does not get on; its processes are left as they are."""
+        group, main_pid = state["control_group"], state["main_pid"]
+        pids = cgroups.members(group) if group else set()
+        return self._failure(
+            kind,
+            state,
+            f"{self._unit} {why}",
+            doing=doing.doing(group, main_pid),
+            py_spy=py_spy.dump(pids, main_pid, self._environment),
+        )
+
+    def _taken(self, others: list[holders.Holder], state: dict[str, Any]) -> Failure:
+        return self._failure(
+            "port-taken",
+            state,
+            f"{self._unit} cannot be told from another process: "
+            f"{holders.sentence(self._port, others)}.",
+            hint=f"See what it is (ss -ltnp 'sport = :{self._port}') and end it. "
+            f"{self._unit} was left running.",
+            holders=others,
+        )
+
+    def _launch(self, state: dict[str, Any]) -> int:
+        """Return after how many restarts that launch came that this is about.
+
+        It is the present one, unless systemd has already made one restart too many.
+        """
+        launches: int = min(state["n_restarts"], self._tolerated)
+        return max(0, launches - (self._restarts_before or 0))
+
+    def _reached(self, state: dict[str, Any]) -> Reached:
+        return self._trace.reached(time.time(), self._launch(state))
+
+    def _failure(
+        self, kind: str, state: dict[str, Any], message: str, hint: str = "", **more: Any
+    ) -> Failure:
+        reached = self._reached(state)
         return Failure(
             kind,
             message,
-            f"journalctl -u {self._unit} _SYSTEMD_INVOCATION_ID={self._invocation}",
+            hint or f"journalctl -u {self._unit} _SYSTEMD_INVOCATION_ID={self._invocation}",
             **{
-                "last_stage": self._trace.stage,
+                "last_stage": reached.stage,
                 "last_lines": self._trace.last_lines(),
                 "unit": state,
                 "died_at": None,
                 "noticed_after_seconds": None,
-                "stages": self._trace.stages(time.time()),
+                "stages": reached.stages,
                 **more,
             },
         )
 
-    def _sentence_hung(self) -> str:
-        spent = time.time() - self._started
-        more = f" ({self._in_the_way})" if self._in_the_way else ""
-        return f"{self._unit} does not serve after {spent:.0f} s {self._where()}{more}."
+    def _tell(self, state: dict[str, Any], pace: Pace) -> None:
+        now = time.time()
+        stage, at = self._told
+        spent = max(0.0, now - self._started)
+        patience = min(_LONGEST_TELL_SECONDS, max(_LEAST_TELL_SECONDS, spent * _OF_TIME_SPENT))
+        if stage == self._trace.how.stage and now - at < patience:
+            return
+        self._told = (self._trace.how.stage, now)
+        self._work.progress(
+            **self._trace.progress(now), restarts=self._restarts(state), **pace.told()
+        )
 
-    def _where(self) -> str:
-        if self._trace.stage is None:
-            return "before vLLM spoke"
-        percent = "" if self._trace.percent is None else f" at {self._trace.percent:.0f}%"
-        return f"in stage {self._trace.stage!r}{percent}"
 
-    def _tell(self, state: dict[str, Any]) -> None:
-        progress = self._trace.progress(time.time())
-        if self._in_the_way:
-            progress["detail"] = self._in_the_way
-        self._work.progress(**progress, n_restarts=state["n_restarts"])
+def _argv(pid: int | None) -> list[str]:
+    return [] if pid is None else proc.argv(pid)

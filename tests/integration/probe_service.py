@@ -47,6 +47,7 @@ class Server(socketserver.ThreadingTCPServer):
     """Listens on one address."""
 
     allow_reuse_address = True
+    allow_reuse_port = True
     address_family = socket.AF_INET6 if MODE == "serve-v6" else socket.AF_INET
 
 
@@ -64,6 +65,10 @@ for shard in range(1, 5):
     bar = f"{shard * 25}% Completed | {shard}/4 [00:0{shard}<00:0{4 - shard},  1.00s/it]"
     say(f"\rLoading safetensors checkpoint shards:  {bar}")
     time.sleep(0.15)
+if MODE == "crash-once" and not Path("/run/crashed-once").exists():
+    Path("/run/crashed-once").touch()
+    say("going down")
+    sys.exit(1)
 say("going down" if MODE in ("crash", "kill", "exit-0") else "going on")
 if MODE == "crash":
     sys.exit(1)
@@ -79,4 +84,5 @@ if MODE == "hang":
     time.sleep(10_000)
 if MODE == "deaf":
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
-Server(("::1" if MODE == "serve-v6" else "127.0.0.1", PORT), Healthy).serve_forever()
+own = "::1" if MODE == "serve-v6" else "127.0.0.1"
+Server((sys.argv[2] if len(sys.argv) > 2 else own, PORT), Healthy).serve_forever()

@@ -1,5 +1,6 @@
 """The supervisor on a real host: what it starts survives callers, links, kills and reboots."""
 
+import contextlib
 import functools
 import hashlib
 import io
@@ -103,12 +104,17 @@ class Bench:
         )
 
     def launch(self, mode: str, restart: str = "no", pause: str = "100ms") -> dict[str, Any]:
-        text = UNIT_FILE.format(mode=mode, restart=restart, pause=pause)
-        self.host.put(text.encode(), f"/etc/systemd/system/{UNIT}")
+        self.put_unit(mode, restart, pause)
         return self.do("start", "start", unit=UNIT).result or {}
 
-    def watch(self, launched: dict[str, Any], name: str = "watch", deadline: float = 8) -> Outcome:
-        return self.do(name, "watch", **self.watching(launched, deadline))
+    def put_unit(self, mode: str, restart: str = "no", pause: str = "100ms") -> None:
+        text = UNIT_FILE.format(mode=mode, restart=restart, pause=pause)
+        self.host.put(text.encode(), f"/etc/systemd/system/{UNIT}")
+
+    def watch(
+        self, launched: dict[str, Any], name: str = "watch", deadline: float = 8, **more: Any
+    ) -> Outcome:
+        return self.do(name, "watch", **self.watching(launched, deadline), **more)
 
     def watching(self, launched: dict[str, Any], deadline: float) -> dict[str, Any]:
         start = {key: launched[key] for key in ("invocation", "started")}
@@ -250,8 +256,10 @@ def test_a_start_is_followed_until_it_serves(bench: Bench) -> None:
     assert outcome.state == "succeeded", outcome.error
     stages = [one["name"] for one in (outcome.result or {})["stages"]]
     assert "loading weights" in stages[1:-1]
-    assert stages[-1] == "serving"
-    assert (outcome.result or {})["address"] == "127.0.0.1"
+    assert stages[-1] == "ready"
+    result = outcome.result or {}
+    assert (result["address"], result["restarts"], result["slow"]) == ("127.0.0.1", 0, [])
+    assert result["seconds"]["loading weights"] > 0.3
 
 
 def test_the_address_that_the_service_listens_on_is_told_and_the_tunnel_leads_there(
@@ -326,17 +334,165 @@ def test_a_hang_ends_at_the_deadline_and_the_service_is_left_alone(bench: Bench)
     assert bench.shell(f"systemctl is-active {UNIT}") == "active"
 
 
-def test_another_process_on_the_port_is_not_taken_for_the_service(bench: Bench) -> None:
-    squatter = "squatter.service"
-    run = ("systemd-run", "--quiet", f"--unit={squatter}")
-    bench.host.run([*run, "python3", "/opt/probe.py", "serve"]).check()
-    until(lambda: bench.host.run(["sh", "-c", "ss -ltn | grep :8123"]).exit == 0, "a squatter", 20)
+def test_a_stage_that_takes_too_long_is_named(bench: Bench) -> None:
+    limits = {"loading weights": 2}
+    error = bench.watch(bench.launch("hang"), deadline=30, limits=limits).error or {}
+    assert (error["kind"], error["last_stage"]) == ("hung", "loading weights")
+    assert "the limit of this stage is 2 s" in error["message"]
+    assert any("the main process" in one for one in error["doing"])
+
+
+STALL: dict[str, Any] = {"stall_floor_seconds": 3, "longest": {"loading weights": 1}}
+
+
+def test_a_start_that_has_stalled_by_its_history_ends_and_says_what_it_does(bench: Bench) -> None:
+    launched = bench.launch("hang")
+    error = bench.watch(launched, deadline=60, **STALL).error or {}
+    assert error["kind"] == "stalled", error
+    assert "has never taken longer than 1 s" in error["message"]
+    assert error["doing"][0].startswith("python3 (")
+    assert "sleeping" in error["doing"][0]
+    assert error["py_spy"] is None
+    assert bench.shell(f"systemctl is-active {UNIT}") == "active"
+
+
+def test_a_start_without_history_is_called_slow_and_waited_for(bench: Bench) -> None:
+    asked = {**bench.watching(bench.launch("hang"), 10), "stall_floor_seconds": 3}
+    seen: list[dict[str, Any]] = []
+    outcome = bench.supervisor.ensure(
+        f"{bench.id}/watch",
+        "watch",
+        asked,
+        holder=bench.id,
+        environment=ENVIRONMENT,
+        wait_seconds=1,
+        on_progress=seen.append,
+    )
+    error = outcome.error or {}
+    assert (error["kind"], outcome.state) == ("hung", "failed")
+    last = seen[-1]
+    assert last["judgement"]["kind"] == "slow"
+    assert "no earlier start tells" in last["judgement"]["why"]
+    assert any("the main process" in one for one in last["doing"])
+    assert last["says"].startswith("loading weights")
+
+
+def test_py_spy_of_the_environment_says_where_the_code_is(bench: Bench) -> None:
+    fake = "#!/bin/sh\necho Process $3: x --api-key sk-hidden-1234; id -un\n"
+    bench.shell(f"rm -rf {ENVIRONMENT}; id keeper || useradd -m keeper")
+    bench.shell(f"install -d -o keeper {ENVIRONMENT} {ENVIRONMENT}/bin")
+    bench.host.put(fake.encode(), f"{ENVIRONMENT}/bin/py-spy", 0o755)
+    more: dict[str, Any] = {**STALL, "environment": ENVIRONMENT}
+    error = bench.watch(bench.launch("hang"), deadline=60, **more).error or {}
+    bench.shell(f"rm -rf {ENVIRONMENT}")
+    pid = error["unit"]["main_pid"]
+    assert error["py_spy"] == f"Process {pid}: x --api-key ***\nkeeper"
+
+
+def test_a_restart_is_followed_where_it_is_tolerated_and_counted(bench: Bench) -> None:
+    bench.shell("rm -f /run/crashed-once")
+    launched = bench.launch("crash-once", "always")
+    outcome = bench.watch(launched, restarts_tolerated=1)
+    assert outcome.state == "succeeded", outcome.error
+    result = outcome.result or {}
+    assert result["restarts"] == 1
+    assert result["invocation"] != launched["invocation"]
+    assert result["stages"][0]["at"] > 0.3
+    held = {**bench.watching(launched, 8), "seconds": 1}
+    assert bench.do("held", "hold", **held, restarts_tolerated=1).state == "succeeded"
+    assert (bench.do("none", "hold", **held).error or {})["kind"] == "crashed"
+    asked = {"unit": UNIT, "invocation": launched["invocation"], "port": 8123}
+    alive = bench.supervisor.call("alive", {**asked, "restarts_tolerated": 1})
+    assert alive == {"died": None, "address": "127.0.0.1"}
+    assert bench.supervisor.call("alive", asked)["died"] == "crashed"
+
+
+@pytest.mark.parametrize("pause", ["20ms", "1s"])
+def test_one_restart_too_many_is_a_crash(bench: Bench, pause: str) -> None:
+    error = bench.watch(bench.launch("crash", "always", pause), restarts_tolerated=1).error or {}
+    assert error["kind"] == "crashed"
+    assert error["noticed_after_seconds"] < 1
+    assert error["last_stage"] == "loading weights"
+    assert "going down" in error["last_lines"]
+
+
+@contextlib.contextmanager
+def squatter(bench: Bench, address: str) -> Iterator[None]:
+    """Another process on the service's port."""
+    unit = "squatter.service"
+    run = ("systemd-run", "--quiet", f"--unit={unit}")
+    bench.host.run([*run, "python3", "/opt/probe.py", "serve", address]).check()
+    listens = f"ss -ltn | grep -F {address}:8123"
+    until(lambda: bench.host.run(["sh", "-c", listens]).exit == 0, "a squatter", 20)
     try:
-        error = bench.watch(bench.launch("hang"), deadline=3).error or {}
+        yield
     finally:
-        bench.host.run(["systemctl", "stop", squatter])
-    assert error["kind"] == "hung"
-    assert "port 8123 is held by another process" in error["message"]
+        bench.host.run(["systemctl", "stop", unit])
+
+
+def own_address(bench: Bench) -> str:
+    return bench.shell("hostname -I").split()[0]
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1", "0.0.0.0"])
+def test_another_process_on_the_port_is_not_taken_for_the_service(
+    bench: Bench, address: str
+) -> None:
+    with squatter(bench, address):
+        launched = bench.launch("hang")
+        began = time.time()
+        error = bench.watch(launched, deadline=30).error or {}
+    assert error["kind"] == "port-taken"
+    assert [(one["address"], "serve" in one["command"]) for one in error["holders"]] == [
+        (address, True)
+    ]
+    assert str(error["holders"][0]["pid"]) in error["message"]
+    failed = next(one for one in bench.log() if one["event"] == "failed")
+    assert failed["time"] - began < 2
+
+
+def test_a_service_is_not_started_beside_another_on_its_port(bench: Bench) -> None:
+    bench.put_unit("serve")
+    with squatter(bench, "127.0.0.1"):
+        error = bench.do("taken", "start", unit=UNIT, port=8123).error or {}
+        assert bench.host.run(["systemctl", "is-active", UNIT]).exit != 0
+    assert (error["kind"], len(error["holders"])) == ("port-taken", 1)
+    assert "was not started" in error["message"]
+
+
+def test_one_that_is_just_leaving_the_port_is_waited_for(bench: Bench) -> None:
+    bench.put_unit("serve")
+    with squatter(bench, "127.0.0.1"):
+        stop = "systemd-run --quiet --on-active=1.5s systemctl stop squatter.service"
+        bench.shell(stop)
+        outcome = bench.do("leaving", "start", unit=UNIT, port=8123)
+    assert outcome.state == "succeeded", outcome.error
+
+
+def test_another_process_on_another_address_of_the_port_is_in_nobodys_way(bench: Bench) -> None:
+    with squatter(bench, own_address(bench)):
+        bench.put_unit("serve")
+        started = bench.do("start", "start", unit=UNIT, port=8123)
+        assert started.state == "succeeded", started.error
+        outcome = bench.watch(started.result or {})
+        assert outcome.state == "succeeded", outcome.error
+        held = {**bench.watching(started.result or {}, 8), "seconds": 1}
+        assert bench.do("hold", "hold", **held).state == "succeeded"
+
+
+def test_another_process_on_the_port_ends_the_hold(bench: Bench) -> None:
+    launched = bench.launch("serve")
+    assert bench.watch(launched).state == "succeeded"
+    asked = {**bench.watching(launched, 8), "seconds": 30}
+    errors: list[dict[str, Any]] = []
+    holding = threading.Thread(
+        target=lambda: errors.append(bench.do("hold", "hold", **asked).error or {})
+    )
+    holding.start()
+    until(lambda: bench.events("hold") == ["started"], "the start of the operation", 10)
+    with squatter(bench, "0.0.0.0"):
+        holding.join()
+    assert (errors[0]["kind"], errors[0]["last_stage"]) == ("port-taken", "ready")
 
 
 def test_an_unknown_unit_fails_with_its_load_state(bench: Bench) -> None:
@@ -589,7 +745,7 @@ def test_a_service_that_hangs_under_its_benchmark_is_what_failed(measuring: Meas
     error = measuring.ask(stall_seconds=2).error or {}
     assert 12 < time.monotonic() - began < 20
     assert (error["kind"], error["invocation"]) == ("hung", measuring.invocation)
-    assert (error["last_stage"], error["unit"]["active_state"]) == ("serving", "active")
+    assert (error["last_stage"], error["unit"]["active_state"]) == ("ready", "active")
     assert "going on" in error["last_lines"]
     assert not measuring.at_work()
 

@@ -9,8 +9,6 @@ from pathlib import Path
 import pytest
 
 from blocks.supervisor.journal import LONGEST_ENTRY, Follower, matches, message_text, parse
-from blocks.supervisor.trace import Trace
-from tasks.startup.stages import observe
 
 
 def test_lists_of_bytes_become_clean_text() -> None:
@@ -62,33 +60,6 @@ def test_only_systemd_itself_speaks_about_a_unit() -> None:
     )
 
 
-VERSION = "INFO 12-01 10:00:00 [x.py:1] vLLM API server version 0.16.0"
-SHARDS = "Loading safetensors checkpoint shards:  50% Completed | 2/4 [00:03<00:03, 1.5s/it]"
-
-
-def test_a_trace_keeps_the_furthest_stage_and_the_last_lines() -> None:
-    first, second = observe(VERSION), observe(SHARDS)
-    assert first is not None
-    assert second is not None
-    trace = Trace(started=100.0, lines=2)
-    for at, line in ((100.5, VERSION), (102.0, SHARDS), (103.0, VERSION)):
-        trace.add(at, line)
-    assert (trace.stage, trace.percent, trace.seconds_left) == (second.stage, 50.0, 3.0)
-    trace.serve(105.0)
-    assert trace.stages(105.0) == [
-        {"name": first.stage, "at": 0.5, "seconds": 1.5},
-        {"name": second.stage, "at": 2.0, "seconds": 3.0},
-        {"name": "serving", "at": 5.0, "seconds": 0.0},
-    ]
-    assert trace.last_lines() == [SHARDS, VERSION]
-
-
-def test_the_log_alone_does_not_make_it_serve() -> None:
-    trace = Trace(started=0.0, lines=5)
-    trace.add(1.0, 'INFO:     127.0.0.1:1 - "GET /health HTTP/1.1" 200 OK')
-    assert trace.stage != "serving"
-
-
 JOURNALCTL = """#!/bin/sh
 cd "$(dirname "$0")" || exit 1
 echo "$@" >>calls
@@ -108,7 +79,12 @@ class Journalctl:
 
     def says(self, *messages: str, stays: bool) -> None:
         entries = [
-            {"__REALTIME_TIMESTAMP": "1", "__CURSOR": f"s={one}", "MESSAGE": one}
+            {
+                "__REALTIME_TIMESTAMP": "1",
+                "__CURSOR": f"s={one}",
+                "MESSAGE": one,
+                "INVOCATION_ID": one.rpartition("@")[2] if "@" in one else None,
+            }
             for one in messages
         ]
         (self.folder / "output").write_text("".join(f"{json.dumps(one)}\n" for one in entries))
@@ -166,3 +142,29 @@ def test_a_journalctl_that_ends_is_replaced_after_a_pause_and_nothing_leaks(
 def test_an_entry_without_end_is_passed_over(journalctl: Journalctl, follower: Follower) -> None:
     journalctl.says("x" * (LONGEST_ENTRY + (2 << 20)), "next", stays=True)
     assert heard(follower, 2) == ["next"]
+
+
+@pytest.mark.parametrize(
+    ("later", "of"), [(False, ["b@i2", "none"]), (True, ["b@i2", "none", "c@i3"])]
+)
+def test_the_invocations_that_come_later_are_followed_if_wanted(
+    journalctl: Journalctl, later: bool, of: list[str]
+) -> None:
+    journalctl.says("a@i1", "b@i2", "none", "c@i3", stays=True)
+    following = Follower("a.service", "i2", 0.0, later=later)
+    assert heard(following, 0.6) == of
+    following.close()
+
+
+def test_something_else_can_end_the_wait_for_a_line(
+    journalctl: Journalctl, follower: Follower
+) -> None:
+    journalctl.says("first", stays=True)
+    assert heard(follower, 0.6) == ["first"]
+    reading, writing = os.pipe()
+    os.write(writing, b"x")
+    began = time.monotonic()
+    assert list(follower.lines(5, [reading])) == []
+    assert time.monotonic() - began < 1
+    os.close(reading)
+    os.close(writing)

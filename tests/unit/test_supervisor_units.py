@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from blocks.supervisor.units import as_state, parse_show
-from blocks.supervisor.watch import verdict
+from blocks.supervisor.verdicts import verdict
 
 SHOWN = """Type=simple
 LoadState=loaded
@@ -36,7 +36,11 @@ LIVING: dict[str, Any] = {
     "exec_main_code": 0,
     "invocation_id": "i",
     "n_restarts": 0,
+    "main_pid": 7,
 }
+ENDED = {"main_pid": None, "exec_main_code": 1, "exec_main_status": 1, "result": "exit-code"}
+WAITS = {**ENDED, "active_state": "activating", "sub_state": "auto-restart"}
+STOPS = {**ENDED, "active_state": "deactivating", "sub_state": "stop-sigterm"}
 
 
 def test_names_and_types() -> None:
@@ -59,6 +63,7 @@ def test_an_unknown_unit_is_not_taken_for_a_successful_one() -> None:
         ({}, None),
         ({"active_state": "activating", "sub_state": "start-pre"}, None),
         ({"active_state": "deactivating", "sub_state": "stop-sigterm"}, None),
+        (STOPS, "crashed"),
         ({"load_state": "not-found", "active_state": "inactive"}, "gone"),
         ({"n_restarts": 1}, "crashed"),
         ({"invocation_id": "j"}, "crashed"),
@@ -78,3 +83,21 @@ def test_an_unknown_unit_is_not_taken_for_a_successful_one() -> None:
 )
 def test_the_ways_a_start_dies(changed: dict[str, Any], died: str | None) -> None:
     assert verdict({**LIVING, **changed}, "i") == died
+
+
+@pytest.mark.parametrize(
+    ("changed", "died"),
+    [
+        (WAITS, None),
+        ({**WAITS, "sub_state": "auto-restart-queued"}, None),
+        (STOPS, None),
+        ({"n_restarts": 1, "invocation_id": "j"}, None),
+        ({"n_restarts": 2, "invocation_id": "j"}, "crashed"),
+        ({**WAITS, "n_restarts": 1, "invocation_id": "j"}, "crashed"),
+        ({"invocation_id": "j"}, "crashed"),  # somebody has restarted it by hand
+        ({**ENDED, "active_state": "failed"}, "crashed"),
+        ({"active_state": "inactive", "exec_main_code": 1, "main_pid": None}, "exited"),
+    ],
+)
+def test_one_restart_by_systemd_may_be_tolerated(changed: dict[str, Any], died: str | None) -> None:
+    assert verdict({**LIVING, **changed}, "i", tolerated=1) == died

@@ -1,0 +1,78 @@
+"""Whether a start gets on: its limits, its samples, and what is judged by them."""
+
+from __future__ import annotations
+
+import collections
+import time
+from typing import Any
+
+from blocks.supervisor import doing
+from blocks.supervisor.samples import Sampler
+from tasks.startup.limits import Limits
+from tasks.startup.progress import Progress
+from tasks.startup.stall import Judgement, Sample, judge
+
+_SAMPLE_SECONDS = 10.0
+_SAMPLES_IN_FLOOR = 6
+_MOST_SAMPLES = 20_000
+_LOOK_AGAIN_SECONDS = 300.0
+
+
+class Pace:
+    """Judges one start; `slow` are the times at which it was found slow."""
+
+    def __init__(self, arguments: dict[str, Any]) -> None:
+        self._limits = Limits(total=arguments["deadline_seconds"]).with_stages(arguments["limits"])
+        self._longest: dict[str, float] = arguments["longest"]
+        self._floor: float = arguments["stall_floor_seconds"]
+        self._interval = min(_SAMPLE_SECONDS, self._floor / _SAMPLES_IN_FLOOR)
+        self._sampler = Sampler()
+        self._samples: collections.deque[Sample] = collections.deque(maxlen=_MOST_SAMPLES)
+        self._looked_at = 0.0
+        self.due = 0.0
+        self.judgement: Judgement | None = None
+        self.slow: list[dict[str, Any]] = []
+        self.doing: list[str] = []
+
+    def overdue(self, how: Progress, started: float) -> str | None:
+        """Say which limit is passed, if any is."""
+        now = time.time()
+        return self._limits.overdue(how.stage, how.seconds_in_stage(now), now - started)
+
+    def look(self, how: Progress, state: dict[str, Any]) -> bool:
+        """Take a sample if one is due, and tell whether the start has stalled by it."""
+        now = time.monotonic()
+        if now < self.due:
+            return False
+        self.due = now + self._interval
+        self._samples.append(self._sampler.sample(state["control_group"], how.news))
+        longest = self._longest.get(how.stage)
+        self.judgement = judge(list(self._samples), how.stage, longest, self._floor)
+        self._follow_slowness(how.stage, state, self.judgement)
+        return self.judgement.kind == "stalled"
+
+    def told(self) -> dict[str, Any]:
+        """Return what is judged, for a person who waits."""
+        judgement = None if self.judgement is None else self.judgement._asdict()
+        return {"judgement": judgement, "doing": self.doing}
+
+    def close(self) -> None:
+        """Take no more samples."""
+        self._sampler.close()
+
+    def _follow_slowness(self, stage: str, state: dict[str, Any], judgement: Judgement) -> None:
+        if judgement.kind != "slow":
+            self.doing = []
+            return
+        turned = not self.doing or self.slow[-1]["stage"] != stage
+        if turned:
+            self.slow.append({})
+        if turned or time.monotonic() - self._looked_at >= _LOOK_AGAIN_SECONDS:
+            self.doing = doing.doing(state["control_group"], state["main_pid"])
+            self._looked_at = time.monotonic()
+        self.slow[-1] = {
+            "stage": stage,
+            "quiet_seconds": round(judgement.quiet_seconds, 1),
+            "why": judgement.why,
+            "doing": self.doing,
+        }

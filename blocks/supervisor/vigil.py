@@ -1,0 +1,149 @@
+"""Knows of a unit's end as soon as it comes, and asks systemd only when there is a reason to.
+
+The kernel tells of the main process's end (a pidfd), the journal of what systemd does. Both are
+waited for at once; systemd itself is asked when one of them has spoken, and now and then.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import time
+from typing import Any, Callable
+
+from blocks.supervisor import units
+from blocks.supervisor.journal import Follower
+
+_BACKSTOP_SECONDS = 5.0
+_BACKSTOP_WITHOUT_PROCESS_SECONDS = 1.0
+_AFTER_AN_END_SECONDS = 0.05
+_TICK_SECONDS = 0.25
+_SYSTEMD = 1
+
+
+class MainProcess:
+    """A process whose end is noticed, by a pidfd where there is one, else by asking the kernel."""
+
+    def __init__(self, pid: int | None) -> None:
+        self.pid = pid
+        self.ended = False
+        self._descriptor: int | None = None
+        if pid is None:
+            return
+        try:
+            self._descriptor = os.pidfd_open(pid)
+        except ProcessLookupError:
+            self.ended = True
+        except (AttributeError, OSError):
+            self._descriptor = None  # an old kernel, or a Python that was built for one
+
+    @property
+    def descriptors(self) -> list[int]:
+        """What to wait for."""
+        return [] if self._descriptor is None or self.ended else [self._descriptor]
+
+    @property
+    def longest_wait(self) -> float:
+        """How long to wait at most before asking again."""
+        if self.pid is None or self.ended or self._descriptor is not None:
+            return float("inf")
+        return _TICK_SECONDS
+
+    def look(self) -> bool:
+        """Tell whether it has ended since the last look."""
+        if self.pid is None or self.ended:
+            return False
+        if self._descriptor is not None:
+            self.ended = bool(select.select([self._descriptor], [], [], 0)[0])
+        else:
+            self.ended = not _is_there(self.pid)
+        return self.ended
+
+    def close(self) -> None:
+        """Let go of it."""
+        if self._descriptor is not None:
+            os.close(self._descriptor)
+            self._descriptor = None
+
+
+class Vigil:
+    """Follows one unit.
+
+    Args:
+        unit: Its name.
+        follower: What reads its lines.
+        on_entry: Told each line as it comes.
+    """
+
+    def __init__(
+        self, unit: str, follower: Follower, on_entry: Callable[[dict[str, Any]], None]
+    ) -> None:
+        self._unit = unit
+        self._follower = follower
+        self._on_entry = on_entry
+        self._process = MainProcess(None)
+        self._ask_at = 0.0
+        self._last: dict[str, Any] = {}
+
+    def state(self) -> dict[str, Any]:
+        """Return the unit's state; systemd is asked if there was a reason to since the last time.
+
+        Raises:
+            Failure: systemd did not answer.
+        """
+        if time.monotonic() >= self._ask_at:
+            self._last = units.state(self._unit)
+            self._follow_process(self._last["main_pid"])
+            self._ask_at = time.monotonic() + self._patience()
+        return self._last
+
+    def ask_now(self) -> None:
+        """Have systemd asked the next time."""
+        self._ask_at = 0.0
+
+    def wait(self, seconds: float) -> None:
+        """Take in lines for a time, or until there is a reason to ask systemd."""
+        end = time.monotonic() + seconds
+        while (left := min(end, self._ask_at) - time.monotonic()) > 0:
+            tick = min(left, self._process.longest_wait)
+            for entry in self._follower.lines(tick, self._process.descriptors):
+                self._on_entry(entry)
+                if entry["pid"] == _SYSTEMD:
+                    self.ask_now()
+            if self._process.look():
+                self.ask_now()
+
+    def read(self, seconds: float) -> None:
+        """Take in lines for a time, whatever they say."""
+        end = time.monotonic() + seconds
+        while (left := end - time.monotonic()) > 0:
+            for entry in self._follower.lines(left):
+                self._on_entry(entry)
+
+    def close(self) -> None:
+        """End following."""
+        self._process.close()
+        self._follower.close()
+
+    def _follow_process(self, pid: int | None) -> None:
+        if pid != self._process.pid:
+            self._process.close()
+            self._process = MainProcess(pid)
+
+    def _patience(self) -> float:
+        """Return when to ask again: soon when the process has ended and systemd is behind."""
+        if self._process.ended:
+            return _AFTER_AN_END_SECONDS
+        if self._process.pid is None:
+            return _BACKSTOP_WITHOUT_PROCESS_SECONDS
+        return _BACKSTOP_SECONDS
+
+
+def _is_there(pid: int) -> bool:
+    with contextlib.suppress(PermissionError):
+        try:
+            os.kill(pid, 0)
+        except ProcessLookupError:
+            return False
+    return True
