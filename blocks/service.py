@@ -6,9 +6,11 @@ from prefect.blocks.core import Block
 from prefect.client.schemas.schedules import CronSchedule
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, SecretStr
 
+from blocks.hooks import OptionalHook
 from blocks.host import Host
-from blocks.types import AbsolutePath, Glob, PackageName, Port, UnitName
+from blocks.types import AbsolutePath, Glob, Kind, PackageName, Port, UnitName
 from blocks.urls import IndexUrl
+from tasks.startup.limits import Limits
 
 ModuleName = Annotated[str, Field(pattern=r"^[A-Za-z_]\w*(\.[A-Za-z_]\w*)*$")]
 
@@ -30,6 +32,12 @@ def _cron(value: str) -> str:
     return value
 
 
+def _stages(value: dict[str, float]) -> dict[str, float]:
+    Limits().with_stages(value)
+    return value
+
+
+StageLimits = Annotated[dict[str, float], AfterValidator(_stages)]
 CronText = Annotated[str, AfterValidator(_cron)]
 
 
@@ -68,6 +76,9 @@ class Service(Block):
     port: Port = Field(8000, description="the port it serves on")
     model: AbsolutePath | None = Field(None, description="the folder of the model's files")
     served_model: ModelName | None = Field(None, description="the model's name in the API")
+    kind: Kind = Field(
+        Kind.AUTO, description="what it answers; `auto`: the first of these that it does answer"
+    )
     api_key: SecretStr | None = Field(None, description="the bearer key of its API")
     wheel_index: IndexUrl = Field(
         "https://wheels.vllm.ai", description="base of the index of nightly wheels"
@@ -99,7 +110,24 @@ class Service(Block):
         description="keys that the model's config.json must not have",
     )
     start_deadline_seconds: int = Field(
-        3600, ge=5, le=7 * 86_400, description="a start that does not serve after this has failed"
+        7200, ge=5, le=7 * 86_400, description="a start that does not serve after this has failed"
+    )
+    stage_limits: StageLimits = Field(
+        default_factory=dict,
+        description="the longest that single stages may take, in seconds, over the defaults: "
+        '`{ "loading weights" = 5400 }`',
+    )
+    stall_seconds: int = Field(
+        300,
+        ge=5,
+        le=86_400,
+        description="no start counts as stalled before nothing has moved for so long",
+    )
+    restarts_tolerated: int = Field(
+        0,
+        ge=0,
+        le=10,
+        description="how often systemd may restart it on the way; more is a failed start",
     )
     steady_seconds: int = Field(
         10, ge=0, le=86_400, description="how long it has to serve without a restart to count"
@@ -110,6 +138,13 @@ class Service(Block):
         ge=0,
         le=86_400,
         description="how long to wait for this service's GPU memory before a start",
+    )
+    drain: OptionalHook = Field(None, description="takes it out of its router before it is stopped")
+    undrain: OptionalHook = Field(
+        None, description="puts it back into its router once it serves again"
+    )
+    drain_deadline_seconds: int = Field(
+        120, ge=0, le=86_400, description="how long requests under way are waited for"
     )
     nightly: CronText | None = Field(
         None, description="when the nightly schedule redeploys it, as cron in UTC: `0 3 * * *`"

@@ -8,6 +8,7 @@ import ipaddress
 import posixpath
 import re
 from collections.abc import Callable
+from enum import StrEnum
 from typing import Annotated, Any
 
 from packaging.utils import canonicalize_name
@@ -21,6 +22,16 @@ _LABEL = re.compile(r"[A-Za-z0-9_]([A-Za-z0-9_-]*[A-Za-z0-9_])?")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 _WILDCARD = re.compile(r"[*?\[]")
 _LONGEST_NAME = 255
+
+
+class Kind(StrEnum):
+    """What a service answers; `auto`: whichever it turns out to be."""
+
+    AUTO = "auto"
+    COMPLETION = "completion"
+    CHAT = "chat"
+    EMBEDDING = "embedding"
+    RERANK = "rerank"
 
 
 def unit_name(value: str) -> str:

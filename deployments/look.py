@@ -16,11 +16,15 @@ from blocks.settings import Settings
 from blocks.supervisor_client import Supervisor
 from deployments import terminal
 from deployments.terminal import escape
+from tasks import metrics
 from tasks.diagnose import JOURNAL_LINES, examine
 from tasks.diagnosis.symptoms import DeathKind
 from tasks.facts import Facts
+from tasks.readiness import NotReady, Wanted, wait_until_ready
 from tasks.release import ReleaseRecord
 from tasks.snapshot import gpus_in_words
+
+_PATIENCE_SECONDS = 5.0
 
 
 def status(name: str, config_file: Path | None, *, as_json: bool) -> None:
@@ -28,11 +32,13 @@ def status(name: str, config_file: Path | None, *, as_json: bool) -> None:
     with _asked(name, config_file) as (found, supervisor):
         facts = Facts.model_validate(supervisor.call("facts", found.location()))
         state = supervisor.call("status", {"environment": found.environment})
+        serves = how_it_serves(found, supervisor, facts)
     if as_json:
-        print(json.dumps({"facts": facts.model_dump(mode="json"), **state}, indent=2))
+        document = {"facts": facts.model_dump(mode="json"), "serves": serves, **state}
+        print(json.dumps(document, indent=2))
         return
     table = Table(show_header=False, title=f"{found.unit} on {facts.host.name}")
-    for row in _status_rows(found, facts, state):
+    for row in _status_rows(found, facts, state, serves):
         table.add_row(row[0], escape(row[1]))
     terminal.out.print(table)
 
@@ -66,6 +72,32 @@ def diagnose(name: str, config_file: Path | None, *, as_json: bool) -> None:
     terminal.finding(finding)
 
 
+def how_it_serves(service: Service, supervisor: Supervisor, facts: Facts) -> str:
+    """Ask a service one small question of its kind, and say what came of it."""
+    asked = {
+        "unit": service.unit,
+        "invocation": facts.unit.invocation_id,
+        "port": service.port,
+        "restarts_tolerated": facts.unit.n_restarts,
+    }
+    if facts.unit.active_state != "active":
+        return "nothing: it does not run"
+    address = supervisor.call("alive", asked)["address"]
+    if address is None:
+        return f"nothing: it does not listen on port {service.port}"
+    version = facts.environment.versions().get(service.distribution, "")
+    wanted = Wanted(version, service.served_model, service.kind, service.api_key)
+    with service.host.tunnel(service.port, address) as local_port:
+        url = f"http://127.0.0.1:{local_port}"
+        before = metrics.read(url)
+        try:
+            kind = wait_until_ready(url, wanted, link=lambda: None, patience=_PATIENCE_SECONDS)
+        except NotReady as error:
+            heart = metrics.beat(before, metrics.read(url), asked=True)
+            return f"not as configured: {error}; by its metrics it is {heart}"
+    return f"{version}, answers as {kind}"
+
+
 def how_it_stands(unit: Mapping[str, Any]) -> DeathKind:
     """Return the word for a unit's state by which a diagnosis begins."""
     if unit["load_state"] != "loaded":
@@ -92,10 +124,11 @@ def _asked(name: str, config_file: Path | None) -> Iterator[tuple[Service, Super
 
 
 def _status_rows(
-    service: Service, facts: Facts, state: dict[str, Any]
+    service: Service, facts: Facts, state: dict[str, Any], serves: str
 ) -> Iterator[tuple[str, str]]:
     unit, environment = facts.unit, facts.environment
     yield "unit", f"{unit.active_state} ({unit.sub_state}), {unit.n_restarts} restarts"
+    yield "serves", serves
     yield service.distribution, environment.versions().get(service.distribution, "not installed")
     yield "environment", f"{environment.path}, {len(environment.packages)} packages"
     yield "GPUs", gpus_in_words(facts)

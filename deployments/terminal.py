@@ -20,6 +20,7 @@ from tasks.packages.versions import CommitDelta
 from tasks.planned import Plan
 from tasks.release import ReleaseRecord
 from tasks.report import duration, figures
+from tasks.shown import LIVE
 
 
 def escape(text: str) -> str:
@@ -51,18 +52,38 @@ def errors_told() -> Iterator[None]:
         give_up(error)
 
 
-class _Lines(logging.Handler):
-    """Prints what the steps say, with the time since the beginning."""
+class _LiveLine(logging.Handler):
+    """Shows how a start gets on in one line that changes, where somebody looks on."""
 
     def __init__(self) -> None:
         super().__init__(logging.INFO)
+        self._status = out.status("")
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Show a line in place of the one before."""
+        if out.is_terminal:
+            self._status.update(f"[dim]{escape(record.getMessage())}[/]")
+            self._status.start()
+
+    def clear(self) -> None:
+        """Take the line away, until there is another one."""
+        self._status.stop()
+
+
+class _Lines(logging.Handler):
+    """Prints what the steps say, with the time since the beginning."""
+
+    def __init__(self, live: _LiveLine) -> None:
+        super().__init__(logging.INFO)
         self._began = time.monotonic()
+        self._live = live
 
     def emit(self, record: logging.LogRecord) -> None:
         """Print one line that a step said; Prefect's own lines are left out."""
         step = getattr(record, "step", None)
         if step is None:
             return
+        self._live.clear()
         colour = "red" if record.levelno >= logging.ERROR else "cyan"
         out.print(
             f"[dim]{time.monotonic() - self._began:6.1f} s[/]  "
@@ -78,15 +99,20 @@ def told(*, quiet: bool) -> Iterator[None]:
     if quiet:
         yield
         return
-    lines = _Lines()
-    loggers = [logging.getLogger(name) for name in ("prefect.flow_runs", "prefect.task_runs")]
-    for logger in loggers:
-        logger.addHandler(lines)
+    live = _LiveLine()
+    lines = _Lines(live)
+    heard: list[tuple[logging.Logger, logging.Handler]] = [
+        (logging.getLogger(f"prefect.{name}_runs"), lines) for name in ("flow", "task")
+    ]
+    heard.append((LIVE, live))
+    for logger, handler in heard:
+        logger.addHandler(handler)
     try:
         yield
     finally:
-        for logger in loggers:
-            logger.removeHandler(lines)
+        live.clear()
+        for logger, handler in heard:
+            logger.removeHandler(handler)
 
 
 def interrupted(service: str) -> None:
@@ -159,6 +185,8 @@ def report(record: ReleaseRecord) -> None:
     out.print(f"It took {duration(record.seconds)}.", highlight=False)
     if record.stopped_seconds is not None:
         out.print(f"The service was down for {duration(record.stopped_seconds)}.", highlight=False)
+    if record.metrics_gone:
+        out.print(f"[yellow]Metrics that are gone[/]: {escape(', '.join(record.metrics_gone))}")
     if record.benchmark:
         out.print(_benchmark(record.benchmark))
 
@@ -182,7 +210,11 @@ def _attempts(record: ReleaseRecord) -> Table:
     table = Table(show_header=False, title="Attempts")
     for one in record.attempts:
         if one.outcome == "healthy":
-            table.add_row(str(one.number), "[green]✓ healthy[/]")
+            told = [
+                "[green]✓ healthy[/]",
+                *(f"[yellow]{escape(remark)}[/]" for remark in one.remarks),
+            ]
+            table.add_row(str(one.number), "\n".join(told))
             continue
         lines = [f"[red]✗ {escape(one.failed_step or '')}[/]: {escape(one.failure or '')}"]
         lines.append(f"[bold]cause[/] {escape(one.cause or 'unknown')}")

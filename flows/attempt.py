@@ -12,7 +12,7 @@ from tasks.errors import StepFailed
 from tasks.redeployment import Redeployment
 from tasks.restart import restart
 from tasks.start import Launched, start
-from tasks.wait_healthy import wait_healthy
+from tasks.wait_healthy import Serving, wait_healthy
 
 
 class AttemptFailed(StepFailed):
@@ -34,7 +34,7 @@ class AttemptFailed(StepFailed):
 
 
 @flow(name="attempt", flow_run_name="{name}", persist_result=False)
-def attempt(number: int, name: str, version: str, gpu_baseline: dict[str, int]) -> State[None]:
+def attempt(number: int, name: str, version: str, gpu_baseline: dict[str, int]) -> State[Serving]:
     """Start the service and follow it until it serves or has failed.
 
     Args:
@@ -44,18 +44,18 @@ def attempt(number: int, name: str, version: str, gpu_baseline: dict[str, int]) 
         gpu_baseline: what others hold of each GPU of this service, in bytes, by index.
 
     Returns:
-        A failed state's data is the `AttemptFailed`.
+        A completed state's data is how it serves, a failed one's the `AttemptFailed`.
     """
     run = Redeployment.current()
     launched: Launched | None = None
     with run.in_phase(f"attempt-{number}"):
         try:
             launched = start(run, gpu_baseline) if number == 1 else restart(run, gpu_baseline)
-            wait_healthy(run, launched, version)
+            serving = wait_healthy(run, launched, version)
         except StepFailed as failure:
             finding = find_cause(run, failure, launched)
             return Failed(
                 message=f"{failure.step}: {failure.message} {finding.explanation}",
                 data=AttemptFailed(failure, finding),
             )
-    return Completed(message=f"{name}: serving {version}.")
+    return Completed(message=f"{name}: serving {version}.", data=serving)

@@ -11,12 +11,15 @@ from blocks.errors import HostError, RedeployError
 from blocks.service import Service
 from flows.attempt import AttemptFailed, attempt
 from flows.roll_back import roll_back
-from tasks.benchmark import DIED, benchmark
+from tasks.benchmark import DIED, benchmark, can_be_measured
 from tasks.cleanup import cleanup
 from tasks.diagnose import find_cause
+from tasks.drain import drain
+from tasks.earlier_starts import present_start
 from tasks.errors import PlanRefused, StepFailed
 from tasks.fix import fix, remedy_for
 from tasks.lock import acquire, lock, release
+from tasks.metrics import names_gone
 from tasks.plan import make_plan, nothing_to_do, plan_in_words
 from tasks.prove_old import prove_old
 from tasks.record import Story, already_ended, record_if_possible
@@ -26,7 +29,9 @@ from tasks.request import Request
 from tasks.snapshot import snapshot, state_in_words
 from tasks.stop import stop
 from tasks.switch import switch
+from tasks.undrain import may_be_out, put_back
 from tasks.verify import verify
+from tasks.wait_healthy import Serving
 
 
 @flow(
@@ -48,10 +53,18 @@ def redeploy(request: Request) -> State[None]:
             verdict = _ended(run) or _redeploy(run)
         except (PlanRefused, StepFailed) as refusal:
             verdict = Failed(message=str(refusal), data=refusal)
-        except RedeployError as error:
-            return Failed(message=f"{error} {run.how_to_resume}", data=error)
+        except Exception as error:
+            verdict = _cut_off(run, error)
+            if run.has_stopped():
+                return verdict  # and keep the lock: it is to be gone on with
         release(run)
         return verdict
+
+
+def _cut_off(run: Redeployment, error: Exception) -> State[None]:
+    run.log_unexpected(error)
+    why = str(error) if isinstance(error, RedeployError) else f"{type(error).__name__}: {error}."
+    return Failed(message=f"{why} {run.how_to_resume}{may_be_out(run)}", data=error)
 
 
 def _ended(run: Redeployment) -> State[None] | None:
@@ -63,13 +76,13 @@ def _ended(run: Redeployment) -> State[None] | None:
 
 
 def _redeploy(run: Redeployment) -> State[None]:
-    before = snapshot(run)
+    before = run.before = snapshot(run)
     plan = make_plan(run, before)
     if run.request.plan_only:
         return Completed(message=plan_in_words(plan, run.request, before), data=plan)
     if nothing_to_do(plan, run.request):
         return Completed(message=f"Nothing to do: {plan.after} is installed already.")
-    prove_old(run, before, plan)
+    _take_out(run, prove_old(run, before, plan))
     story = Story(before, plan)
     try:
         stop(run)
@@ -77,16 +90,26 @@ def _redeploy(run: Redeployment) -> State[None]:
         verify(run, plan, story.staged)
         story.cleaned = cleanup(run, before)
         story.previous = switch(run, story.staged)
-        _bring_up(run, story)
-        return _prove(run, story)
+        serving = _bring_up(run, story)
+        return _prove(run, story, serving)
     except HostError:
         raise
     except Exception as failure:
         return _go_back(run, story, failure)
 
 
-def _bring_up(run: Redeployment, story: Story) -> None:
-    for number in range(1, run.request.attempts + 1):
+def _take_out(run: Redeployment, address: str) -> None:
+    try:
+        drain(run, address)
+    except StepFailed as failure:
+        back = put_back(run, serving=True)
+        raise PlanRefused(f"{failure} The service was not stopped. {back}".strip()) from failure
+
+
+def _bring_up(run: Redeployment, story: Story) -> Serving:
+    number = 0
+    while True:
+        number += 1
         state = attempt(
             number=number,
             name=run.attempt_name(number),
@@ -94,13 +117,13 @@ def _bring_up(run: Redeployment, story: Story) -> None:
             gpu_baseline=story.before.gpu_baseline(),
             return_state=True,
         )
-        if state.is_completed():
-            return story.healthy(number)
         try:
-            state.result()
+            serving = cast("Serving", state.result())
         except AttemptFailed as failure:
             _cure(run, story, number, failure)
-    return None
+            continue
+        story.healthy(number, serving, present_start(run, story.plan.after))
+        return serving
 
 
 def _cure(run: Redeployment, story: Story, number: int, failure: AttemptFailed) -> None:
@@ -114,34 +137,46 @@ def _cure(run: Redeployment, story: Story, number: int, failure: AttemptFailed) 
     story.cured(remedy)
 
 
-def _prove(run: Redeployment, story: Story) -> State[None]:
-    serving = f"Serving {story.plan.after}"
+def _prove(run: Redeployment, story: Story, serving: Serving) -> State[None]:
+    story.metrics_gone = names_gone(run, serving.address)
+    said = f"Serving {story.plan.after}"
     try:
-        if run.request.benchmark:
+        if run.request.benchmark and can_be_measured(run, serving.kind):
             story.benchmark = benchmark(run)
     except StepFailed as failure:
         if failure.kind in DIED:
             find_cause(run, failure, None)
             raise
-        verdict = f"{serving}, but: {failure}"
+        verdict = f"{said}, but: {failure} {put_back(run, serving=True)}".strip()
         record_if_possible(run, story, "live, benchmark failed", verdict)
         return Failed(message=verdict, data=failure)
-    verdict = f"{serving} after {story.attempts_in_words}."
-    return Completed(message=record_if_possible(run, story, "live", verdict))
+    drained = put_back(run, serving=True)
+    verdict = f"{said} after {story.attempts_in_words} {drained}".strip()
+    verdict = record_if_possible(run, story, "live", verdict)
+    return Failed(message=verdict) if drained else Completed(message=verdict)
 
 
 def _go_back(run: Redeployment, story: Story, failure: Exception) -> State[None]:
     run.log_unexpected(failure)
-    back = roll_back(
+    if not run.has_stopped():
+        back = put_back(run, serving=True)
+        return Failed(message=f"{failure} The service was not stopped. {back}".strip())
+    way_back = roll_back(
         version=story.plan.before,
         gpu_baseline=story.before.gpu_baseline(),
         old_environment=story.old_environment(failure),
         return_state=True,
     )
-    if back.is_completed():
+    end = way_back.result(raise_on_failure=False)
+    if isinstance(end, HostError):
+        raise end
+    if isinstance(end, Serving):
+        story.started(end, present_start(run, story.plan.before))
         verdict = f"Rolled back to {story.plan.before}; serving. {failure}"
+        verdict = f"{verdict} {put_back(run, serving=True)}".strip()
         verdict = record_if_possible(run, story, "rolled back", verdict)
     else:
-        verdict = f"{state_in_words(run)} {failure} The way back failed: {back.message}"
+        verdict = f"{state_in_words(run)} {failure} The way back failed: {way_back.message}"
+        verdict = f"{verdict} {put_back(run, serving=False)}".strip()
         verdict = record_if_possible(run, story, "down", verdict)
     return Failed(message=verdict, data=failure)

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from blocks.types import Kind
 from tasks.redeployment import Redeployment
 from tasks.steps import step
 
@@ -9,6 +10,14 @@ _MARGIN_SECONDS = 60
 
 DIED = ("crashed", "exited", "gone", "hung", "rebooted")
 """Kinds of failure that are the service's own, not the measurement's."""
+
+
+def can_be_measured(run: Redeployment, kind: Kind) -> bool:
+    """Tell whether `vllm bench serve` has a measure for a service of this kind; else say so."""
+    if kind in (Kind.EMBEDDING, Kind.RERANK):
+        run.log(f"no benchmark: it measures generated tokens, and this service answers as {kind}")
+        return False
+    return True
 
 
 @step("benchmark")

@@ -170,7 +170,7 @@ def _timed_out(hook: CommandHook, output: str) -> HookFailed:
 def _failed(hook: Hook, how: str, answer: str, *, passing: bool = False) -> HookFailed:
     shown = _shown(hook, answer)
     error = HookFailed(
-        f"The hook {hook.in_words()} {how}: {shown or 'it gave no reason'}.",
+        f"The hook {hook.in_words()} {how}: {shown.rstrip('.') or 'it gave no reason'}.",
         "Call it by hand to see more.",
     )
     error.hook, error.answer, error.passing = hook.in_words(), shown, passing

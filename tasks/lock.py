@@ -15,7 +15,7 @@ def lock(run: Redeployment) -> None:
     """Bring the supervisor up to date and take the environment's lock for this redeploy.
 
     Raises:
-        StepFailed: somebody else holds it.
+        StepFailed: somebody else holds it, or this is no redeploy of this service.
     """
     run.supervisor.install(run.log)
     if run.request.resume and not run.recorded():
@@ -42,11 +42,26 @@ def acquire(run: Redeployment) -> None:
         answer = run.supervisor.call("lock", payload)
     except Refused as refused:
         raise StepFailed.of("lock", refused) from refused
-    document = {"document": run.request.model_dump(mode="json")}
-    first = run.do("lock", "remember", document, operation="request")["document"]
-    run.request = Request.model_validate(first)
+    run.request = _first_wish(run)
     if answer.get("taken_over"):
         run.log(f"Took over the lock of a redeploy that fell silent: {answer['taken_over']}")
+
+
+def _first_wish(run: Redeployment) -> Request:
+    """Return the wish that this redeploy began with, if it is one of this very service."""
+    mine = {"unit": run.service.unit, "environment": run.service.environment}
+    wish = {"request": run.request.model_dump(mode="json"), **mine}
+    first = run.do("lock", "remember", {"document": wish}, operation="request")["document"]
+    request = Request.model_validate(first["request"])
+    if request.service != run.request.service or any(first[name] != mine[name] for name in mine):
+        raise StepFailed(
+            "lock",
+            "other-service",
+            f"{run.id} is a redeploy of {request.service}, {first['unit']} in "
+            f"{first['environment']}, and not of what was asked for.",
+            hint="Nothing was changed.",
+        )
+    return request
 
 
 def release(run: Redeployment) -> None:

@@ -2,9 +2,9 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import Any
 
+from blocks.types import Kind
 from tasks.startup import sanity
 
 _TOKENS = 24
@@ -12,26 +12,18 @@ _QUESTION = "The capital of France is"
 _TEXTS = ["The sky is blue today.", "A train leaves the station at noon."]
 
 
-class Kind(StrEnum):
-    """What a service answers."""
-
-    AUTO = "auto"
-    COMPLETION = "completion"
-    CHAT = "chat"
-    EMBEDDING = "embedding"
-    RERANK = "rerank"
-
-
 @dataclass(frozen=True)
 class Probe:
     """A question and its judge.
 
     Attributes:
+        kind: what a service that answers it is.
         path: where it is asked.
         body: what is asked, without the model.
         judge: gives a sentence about what is wrong with an answer, or None.
     """
 
+    kind: Kind
     path: str
     body: dict[str, Any]
     judge: Callable[[dict[str, Any]], str | None]
@@ -75,20 +67,24 @@ def _judge_rerank(answer: dict[str, Any]) -> str | None:
 
 _GENERATE = {"max_tokens": _TOKENS, "temperature": 0}
 
-PROBES = {
-    Kind.COMPLETION: Probe(
-        "/v1/completions", {"prompt": _QUESTION, **_GENERATE}, _judge_completion
+PROBES = (
+    Probe(
+        Kind.COMPLETION, "/v1/completions", {"prompt": _QUESTION, **_GENERATE}, _judge_completion
     ),
-    Kind.CHAT: Probe(
+    Probe(
+        Kind.CHAT,
         "/v1/chat/completions",
         {"messages": [{"role": "user", "content": f"{_QUESTION} …?"}], **_GENERATE},
         _judge_chat,
     ),
-    Kind.EMBEDDING: Probe("/v1/embeddings", {"input": _TEXTS}, _judge_embeddings),
-    Kind.RERANK: Probe(
-        "/v1/rerank", {"query": "When does the train go?", "documents": _TEXTS}, _judge_rerank
+    Probe(Kind.EMBEDDING, "/v1/embeddings", {"input": _TEXTS}, _judge_embeddings),
+    Probe(
+        Kind.RERANK,
+        "/v1/rerank",
+        {"query": "When does the train go?", "documents": _TEXTS},
+        _judge_rerank,
     ),
-}
+)
 """The questions, in the order in which a service of unknown kind is asked them."""
 
 NOT_THIS_KIND = frozenset({400, 404, 405, 501})
@@ -96,5 +92,5 @@ NOT_THIS_KIND = frozenset({400, 404, 405, 501})
 
 
 def to_try(kind: Kind) -> list[Probe]:
-    """Return the questions that a service of this kind may be asked, the first that fits wins."""
-    return list(PROBES.values()) if kind is Kind.AUTO else [PROBES[kind]]
+    """Return the questions that a service of this kind may be asked; the first that fits wins."""
+    return [probe for probe in PROBES if kind in (Kind.AUTO, probe.kind)]

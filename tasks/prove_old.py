@@ -3,6 +3,7 @@
 A wrong port or model name would make the new release look broken, and the way back as well.
 """
 
+from tasks import metrics
 from tasks.errors import PlanRefused, StepFailed
 from tasks.facts import Facts
 from tasks.planned import Plan
@@ -14,14 +15,17 @@ _PATIENCE_SECONDS = 10.0
 
 
 @step("prove-old")
-def prove_old(run: Redeployment, before: Facts, plan: Plan) -> None:
-    """Ask the running service what the new one will be asked.
+def prove_old(run: Redeployment, before: Facts, plan: Plan) -> str:
+    """Ask the running service what the new one will be asked, and keep its metrics' names.
+
+    Returns:
+        The host's own address that it listens on; the loopback where it does not run.
 
     Raises:
         PlanRefused: it runs, but does not answer so, and nobody said to go on all the same.
     """
     if before.unit.active_state != "active" or run.request.even_if_broken or run.finished("stop"):
-        return
+        return LOOPBACK
     address = standing(run, before.unit.invocation_id)["address"] or LOOPBACK
     try:
         ask(run, "prove-old", plan.before, patience=_PATIENCE_SECONDS, address=address)
@@ -31,3 +35,8 @@ def prove_old(run: Redeployment, before: Facts, plan: Plan) -> None:
             hint="Correct port, served_model or api_key. If it is broken and shall be replaced all "
             "the same, say so: even if broken.",
         ) from problem
+    with run.reached(address) as base_url:
+        found = metrics.read(base_url)
+    if found is not None:
+        metrics.remember_names(run, found.names())
+    return address

@@ -1,7 +1,8 @@
-"""Ready means serving: the target's version, the model in the list, one completion."""
+"""Ready means serving: the right version, the model in the list, a question answered sanely."""
 
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import httpx
@@ -10,10 +11,29 @@ from tenacity import RetryCallState, Retrying, retry_if_exception_type, wait_exp
 from tenacity.stop import stop_base
 
 from blocks.settings import Settings
+from blocks.types import Kind
 from tasks.packages.versions import same_build
+from tasks.probes import NOT_THIS_KIND, Probe, to_try
 
 _REQUEST_SECONDS = 30.0
 _LINK_WAS_LOST_SECONDS = 2.0
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What a service has to be.
+
+    Attributes:
+        version: what `/version` must say.
+        model: the name that `/v1/models` must list; None: the first one there.
+        kind: what it must answer; auto: whatever it does.
+        api_key: the bearer key of `/v1/*`.
+    """
+
+    version: str
+    model: str | None = None
+    kind: Kind = Kind.AUTO
+    api_key: SecretStr | None = None
 
 
 class NotReady(Exception):
@@ -22,6 +42,10 @@ class NotReady(Exception):
 
 class _NotYet(NotReady):
     """The service does not answer yet."""
+
+
+class _NotThisKind(NotReady):
+    """The service's model does not serve such a question."""
 
 
 class _Patience(stop_base):
@@ -44,44 +68,41 @@ class _Patience(stop_base):
 
 def wait_until_ready(
     base_url: str,
+    wanted: Wanted,
     *,
-    version: str,
-    model: str | None,
-    api_key: SecretStr | None,
     link: Callable[[], object],
     patience: float | None = None,
-) -> None:
-    """Ask until the service is ready, with growing pauses.
+) -> Kind:
+    """Ask until the service is ready, with growing pauses, and return what kind it is.
 
     Args:
         base_url: where the service is reached from here.
-        version: what `/version` must say.
-        model: the name that `/v1/models` must list; None: the first one there.
-        api_key: the bearer key of `/v1/*`.
+        wanted: what it has to be.
         link: proves the link to the host, waiting for it as long as the host's patience goes.
         patience: how long to ask, in seconds; None: as the settings say.
 
     Raises:
         HostError: the link stayed lost; that says nothing of the service.
-        NotReady: it did not become ready in time, or answers with another version.
+        NotReady: it did not become ready in time, or answers with another version, or not sanely.
     """
     patience = patience or Settings().ready_patience_seconds
-    request = min(_REQUEST_SECONDS, patience)
-    headers = {"Authorization": f"Bearer {api_key.get_secret_value()}"} if api_key else {}
+    key = wanted.api_key
     with httpx.Client(
-        base_url=base_url, headers=headers, timeout=request, trust_env=False
+        base_url=base_url,
+        headers={"Authorization": f"Bearer {key.get_secret_value()}"} if key else {},
+        timeout=min(_REQUEST_SECONDS, patience),
+        trust_env=False,
     ) as client:
-        for attempt in Retrying(
+        again = Retrying(
             retry=retry_if_exception_type((_NotYet, httpx.TransportError)),
             wait=wait_exponential_jitter(multiplier=0.2, max=5),
             stop=_Patience(patience, link),
             retry_error_callback=_give_up,
-        ):
-            with attempt:
-                _check(client, version, model)
+        )
+        return again(_check, client, wanted)
 
 
-def _give_up(state: RetryCallState) -> None:
+def _give_up(state: RetryCallState) -> Kind:
     error = _error(state)
     raise NotReady(f"not ready after {state.seconds_since_start or 0:.0f} s: {error}") from error
 
@@ -90,18 +111,37 @@ def _error(state: RetryCallState) -> BaseException | None:
     return state.outcome.exception() if state.outcome else None
 
 
-def _check(client: httpx.Client, version: str, model: str | None) -> None:
+def _check(client: httpx.Client, wanted: Wanted) -> Kind:
     _ok(client.get("/health"), "/health")
     running = str(_json(client.get("/version"), "/version").get("version", ""))
-    if not same_build(running, version):
-        raise NotReady(f"/version says {running!r}, not {version!r}")
+    if not same_build(running, wanted.version):
+        raise NotReady(f"/version says {running!r}, not {wanted.version!r}")
     listed = _listed(_json(client.get("/v1/models"), "/v1/models"))
-    if not listed or (model is not None and model not in listed):
-        raise NotReady(f"/v1/models lists {listed}, not {model!r}")
-    body = {"model": model or listed[0], "prompt": "1", "max_tokens": 1, "temperature": 0}
-    answer = _json(client.post("/v1/completions", json=body), "/v1/completions")
-    if not answer.get("choices"):
-        raise NotReady("/v1/completions answered without a choice")
+    if not listed or (wanted.model is not None and wanted.model not in listed):
+        raise NotReady(f"/v1/models lists {listed}, not {wanted.model!r}")
+    return _question(client, wanted.model or listed[0], wanted.kind)
+
+
+def _question(client: httpx.Client, model: str, kind: Kind) -> Kind:
+    """Ask a question of the service's kind, or of each kind in turn; return the one it answers."""
+    refusals = []
+    for probe in to_try(kind):
+        try:
+            _ask(client, model, probe)
+        except _NotThisKind as refusal:
+            refusals.append(str(refusal))
+        else:
+            return probe.kind
+    raise NotReady("; ".join(refusals))
+
+
+def _ask(client: httpx.Client, model: str, probe: Probe) -> None:
+    response = client.post(probe.path, json={"model": model, **probe.body})
+    if response.status_code in NOT_THIS_KIND:
+        raise _NotThisKind(f"{probe.path} answers {response.status_code}")
+    problem = probe.judge(_json(response, probe.path))
+    if problem:
+        raise NotReady(f"{probe.path}: {problem.rstrip('.')}")
 
 
 def _listed(page: dict[str, Any]) -> list[str]:

@@ -16,9 +16,12 @@ from tasks.packages.diff import diff
 from tasks.planned import Plan
 from tasks.redeployment import Redeployment
 from tasks.reinstall import Staged
-from tasks.release import AttemptRecord, ReleaseRecord, Result
+from tasks.release import AttemptRecord, ReleaseRecord, Result, StartRecord
+from tasks.report import duration
+from tasks.startup.history import Start
 from tasks.steps import POLICIES, step
 from tasks.timing import Operation, down_time, steps_of
+from tasks.wait_healthy import Serving
 
 _LONGEST = 2000
 _LINES = 10
@@ -34,6 +37,8 @@ class Story:
     staged: Staged | None = None
     previous: str | None = None
     attempts: list[AttemptRecord] = field(default_factory=list)
+    starts: list[StartRecord] = field(default_factory=list)
+    metrics_gone: list[str] = field(default_factory=list)
     benchmark: dict[str, Any] | None = None
 
     @property
@@ -43,8 +48,10 @@ class Story:
 
     @property
     def attempts_in_words(self) -> str:
-        """Return how many attempts it took."""
-        return "one attempt" if len(self.attempts) == 1 else f"{len(self.attempts)} attempts"
+        """Return how many attempts it took, and what was odd about the last one."""
+        number = len(self.attempts)
+        remarks = self.attempts[-1].remarks if self.attempts else []
+        return " ".join([f"{'one attempt' if number == 1 else f'{number} attempts'}.", *remarks])
 
     def old_environment(self, failure: Exception) -> str | None:
         """Return where the old environment is kept; None while it is in place.
@@ -55,9 +62,25 @@ class Story:
             return self.staged.sibling if failure.fields.get("live") == "new" else None
         return self.previous
 
-    def healthy(self, number: int) -> None:
+    def healthy(self, number: int, serving: Serving, start: Start) -> None:
         """Remember an attempt that serves."""
-        self.attempts.append(AttemptRecord(number=number, outcome="healthy"))
+        remarks = remarks_on(serving)
+        self.attempts.append(AttemptRecord(number=number, outcome="healthy", remarks=remarks))
+        self.started(serving, start)
+
+    def started(self, serving: Serving, start: Start) -> None:
+        """Remember how long a start took that serves."""
+        self.starts.append(
+            StartRecord(
+                host=start.host,
+                model=start.model,
+                flags=list(start.flags),
+                version=start.version,
+                seconds=serving.seconds,
+                cache=serving.cache,
+                restarts=serving.restarts,
+            )
+        )
 
     def failed(self, number: int, failure: StepFailed, finding: Finding) -> None:
         """Remember an attempt that failed, and why."""
@@ -79,6 +102,19 @@ class Story:
     def cured(self, remedy: Remedy) -> None:
         """Remember the remedy that was carried out after the last attempt."""
         self.attempts[-1].remedy = list(remedy.packages)
+
+
+def remarks_on(serving: Serving) -> list[str]:
+    """Return what a person should know of a start that serves."""
+    remarks = []
+    if serving.restarts:
+        times = "once" if serving.restarts == 1 else f"{serving.restarts} times"
+        remarks.append(f"systemd restarted it {times} on the way.")
+    remarks += [
+        f"In stage {one.stage!r} nothing moved for {duration(one.quiet_seconds)}."
+        for one in serving.slow
+    ]
+    return remarks
 
 
 def already_ended(run: Redeployment) -> ReleaseRecord | None:
@@ -151,6 +187,8 @@ def _write_up(run: Redeployment, story: Story, result: Result, verdict: str) -> 
         files_removed=[file.path for file in story.cleaned.removed],
         bytes_removed=story.cleaned.bytes,
         attempts=story.attempts,
+        starts=story.starts,
+        metrics_gone=story.metrics_gone,
         steps=steps_of(run.id, operations, run.times),
         seconds=operations[-1].finished - operations[0].started,
         stopped_seconds=down_time(operations),

@@ -14,6 +14,7 @@ from blocks.host import Host
 from blocks.service import Service
 from blocks.supervisor_client import Outcome, Supervisor
 from tasks.errors import StepFailed
+from tasks.facts import Facts
 from tasks.request import Request
 
 _current: ContextVar["Redeployment"] = ContextVar("redeployment")
@@ -28,7 +29,10 @@ class StepTime(BaseModel):
 
 
 class Redeployment:
-    """One redeploy under way. Opaque to Prefect: neither a dataclass nor a model."""
+    """One redeploy under way. Opaque to Prefect: neither a dataclass nor a model.
+
+    `before` is the host as the snapshot found it, from then on.
+    """
 
     def __init__(self, id_: str, request: Request, service: Service) -> None:
         self.id = id_
@@ -36,6 +40,7 @@ class Redeployment:
         self.service = service
         self.host: Host = service.host
         self.supervisor = Supervisor(service.host)
+        self.before: Facts | None = None
         self.phase = ""
         self.step = ""
         self.times: list[StepTime] = []
@@ -82,6 +87,13 @@ class Redeployment:
         asked = {"prefix": f"{self.id}/{phase}".rstrip("/")}
         found: list[dict[str, Any]] = self.supervisor.call("operations", asked)["operations"]
         return found
+
+    def has_stopped(self) -> bool:
+        """Tell whether the host was ever told to stop the service; in doubt it was."""
+        try:
+            return any(one["verb"] == "stop" for one in self.recorded())
+        except RedeployError:
+            return True
 
     def finished(self, name: str) -> bool:
         """Tell whether the host has recorded an operation of this redeploy as done."""
@@ -133,6 +145,16 @@ class Redeployment:
         except Refused as refused:
             raise StepFailed.of(step, refused) from refused
         return _result(step, outcome)
+
+    @contextmanager
+    def reached(self, address: str) -> Iterator[str]:
+        """Give the URL by which the service is reached from here while the block runs.
+
+        Args:
+            address: the host's own address that it listens on.
+        """
+        with self.host.tunnel(self.service.port, address) as local_port:
+            yield f"http://127.0.0.1:{local_port}"
 
     def log(self, message: str, level: int = logging.INFO) -> None:
         """Write one line into the run's log, in the name of the step under way."""

@@ -23,11 +23,26 @@ class StepRecord(BaseModel):
     host_seconds: float
 
 
+class StartRecord(BaseModel):
+    """A start that became ready, as a measure for later ones.
+
+    `seconds` are those of each stage; `cache` says whether code was compiled "cold" or "warm".
+    """
+
+    host: str
+    model: str
+    flags: list[str] = []
+    version: str
+    seconds: dict[str, float] = {}
+    cache: str | None = None
+    restarts: int = 0
+
+
 class AttemptRecord(BaseModel):
     """One attempt to start: what failed in it, why, and what cured it.
 
     `failure` is the step's own sentence, `cause` what diagnosis made of it, `root_cause` what the
-    service itself said first.
+    service itself said first. `remarks` are what was odd about a start that serves all the same.
     """
 
     number: int
@@ -41,6 +56,7 @@ class AttemptRecord(BaseModel):
     last_lines: list[str] = []
     advice: str | None = None
     remedy: list[str] | None = None
+    remarks: list[str] = []
 
 
 class ReleaseRecord(BaseModel):
@@ -72,6 +88,8 @@ class ReleaseRecord(BaseModel):
     steps: list[StepRecord] = []
     seconds: float = 0
     stopped_seconds: float | None = None
+    starts: list[StartRecord] = []
+    metrics_gone: list[str] = []
     benchmark: dict[str, Any] | None = None
     previous: str | None = None
     lock: str = ""

@@ -8,7 +8,7 @@ from tasks.markdown import fenced, inert, table
 from tasks.packages.diff import PackageChange, PackageDiff
 from tasks.packages.versions import CommitDelta
 from tasks.planned import Plan
-from tasks.release import AttemptRecord, ReleaseRecord
+from tasks.release import AttemptRecord, ReleaseRecord, StartRecord
 
 _FIGURES = {
     "completed": "requests",
@@ -22,6 +22,8 @@ _FIGURES = {
     "p99_itl_ms": "ITL p99, ms",
 }
 """The keys of `vllm bench serve` that people compare, and what they are called."""
+
+METRICS_GONE = "The old release told these, the new one does not: alerts on them have gone dumb."
 
 
 def plan_page(plan: Plan) -> str:
@@ -42,10 +44,14 @@ def plan_page(plan: Plan) -> str:
 
 def diagnosis_page(finding: Finding, failure: StepFailed) -> str:
     """Return a diagnosis: cause, how sure, what to do, and the service's last lines."""
+    parts = [finding_page(finding, failure)]
+    doing, py_spy = failure.fields.get("doing"), failure.fields.get("py_spy")
+    if doing:
+        parts += ["## What its processes did", fenced("\n".join(map(str, doing)))]
+    if py_spy:
+        parts += ["## Where their Python code was", fenced(str(py_spy))]
     last = "\n".join(str(line) for line in failure.fields.get("last_lines", []))
-    return "\n\n".join(
-        [finding_page(finding, failure), "## The last lines", fenced(last or "none")]
-    )
+    return "\n\n".join([*parts, "## The last lines", fenced(last or "none")])
 
 
 def finding_page(finding: Finding, failure: StepFailed) -> str:
@@ -116,9 +122,19 @@ def release_page(record: ReleaseRecord) -> str:
         "## Packages",
         packages(record.changes),
     ]
+    if record.starts:
+        parts += ["## The start, in seconds", stages(record.starts[-1])]
+    if record.metrics_gone:
+        parts += ["## Metrics that are gone", METRICS_GONE, _listed(record.metrics_gone)]
     if record.benchmark:
         parts += ["## Benchmark", benchmark(record.benchmark)]
     return "\n\n".join(parts)
+
+
+def stages(start: StartRecord) -> str:
+    """Return how long each stage of a start took."""
+    rows = [(stage, f"{seconds:.1f}") for stage, seconds in start.seconds.items()]
+    return table(("stage", f"seconds{f', compile {start.cache}' if start.cache else ''}"), rows)
 
 
 def steps(record: ReleaseRecord) -> str:
@@ -183,6 +199,10 @@ def duration(seconds: float | None) -> str:
 
 def _names(changes: Sequence[PackageChange]) -> str:
     return ", ".join(inert(f"{one.name} {one.after}") for one in changes) or "none"
+
+
+def _listed(names: Sequence[str]) -> str:
+    return "\n".join(f"- {inert(name)}" for name in names)
 
 
 def _removed(record: ReleaseRecord) -> str:

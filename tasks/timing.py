@@ -81,7 +81,7 @@ def _step(phase: str, name: str) -> str:
         if name == "start" and phase != "attempt-1":
             return "restart"
     if phase == "roll-back":
-        return {"switch": "roll-back", "start": "restart"}.get(name, name)
+        name = {"switch": "roll-back", "start": "restart"}.get(name, name)
     return _PARTS.get(name, name)
 
 

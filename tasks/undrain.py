@@ -65,6 +65,12 @@ def put_back(run: Redeployment, serving: bool) -> str:
     return ""
 
 
+def may_be_out(run: Redeployment) -> str:
+    """Return a warning where the run ends after it has begun to drain; "" where it has not."""
+    begun = any(time.step == "drain" for time in run.times) and run.service.drain is not None
+    return " STILL DRAINED, until a resumed run puts it back into its router." if begun else ""
+
+
 def _left_out(run: Redeployment, how: str) -> str:
     with run.in_phase(""):
         if not _is_out(run):

@@ -1,15 +1,19 @@
 """Wait until the service serves, or its start has failed. Progress is judged on the host."""
 
+import logging
 from typing import Any
 
-from prefect.artifacts import create_progress_artifact, update_progress_artifact
 from pydantic import BaseModel
 
-from tasks.artifacts import best_effort, key
+from blocks.types import Kind
+from tasks import metrics
+from tasks.earlier_starts import earlier_starts
 from tasks.errors import StepFailed
-from tasks.readiness import NotReady, wait_until_ready
+from tasks.readiness import NotReady, Wanted, wait_until_ready
 from tasks.redeployment import Redeployment
+from tasks.shown import Shown
 from tasks.start import Launched
+from tasks.startup.stages import STAGES
 from tasks.steps import step
 
 _MARGIN_SECONDS = 120
@@ -25,17 +29,37 @@ class StageTime(BaseModel):
     seconds: float | None = None
 
 
-class Serving(BaseModel):
-    """A start that serves."""
+class Slow(BaseModel):
+    """A time in which nothing of the start moved: where, how long, and what its processes did."""
 
+    stage: str
+    quiet_seconds: float
+    why: str
+    doing: list[str] = []
+
+
+class Serving(BaseModel):
+    """A start that serves: what it went through on the way, and what it is.
+
+    `seconds` are those of each stage, for the starts to come; `restarts` are systemd's, on the
+    way; `heartbeat` is "working", "idle" or "unknown".
+    """
+
+    invocation: str
     stages: list[StageTime] = []
+    seconds: dict[str, float] = {}
+    cache: str | None = None
+    restarts: int = 0
+    slow: list[Slow] = []
     listening_after_seconds: float
     address: str = LOOPBACK
+    kind: Kind = Kind.AUTO
+    heartbeat: str = "unknown"
 
 
 @step("wait-healthy")
 def wait_healthy(run: Redeployment, launched: Launched, version: str) -> Serving:
-    """Follow the start on the host, then ask the service itself.
+    """Follow the start on the host, ask the service itself, and see that it goes on.
 
     Args:
         run: the redeploy.
@@ -43,44 +67,71 @@ def wait_healthy(run: Redeployment, launched: Launched, version: str) -> Serving
         version: what the service must say it is.
 
     Raises:
-        StepFailed: it crashed, left, hung past the deadline, or is not what was asked for.
+        StepFailed: it crashed, left, hung past a limit, stalled, or is not what was asked for.
     """
-    service = run.service
+    history = earlier_starts(run, version)
+    longest = {stage: took for stage in STAGES if (took := history.longest(stage)) is not None}
     result = run.do(
         "wait-healthy",
         "watch",
-        _watching(run, launched),
-        deadline_seconds=service.start_deadline_seconds + _MARGIN_SECONDS,
-        on_progress=_Shown(run),
+        {**_watching(run, launched), "longest": longest},
+        deadline_seconds=run.service.start_deadline_seconds + _MARGIN_SECONDS,
+        on_progress=Shown(run, history),
     )
-    serving = Serving.model_validate(result)
+    serving = Serving.model_validate({"invocation": launched.invocation, **result})
+    launched = launched.model_copy(update={"invocation": serving.invocation})
+    tolerated = serving.restarts
+    if tolerated:
+        run.log(f"systemd has restarted it on the way: {tolerated} times", logging.WARNING)
     try:
-        ask(run, "wait-healthy", version, launched=launched, address=serving.address)
+        serving.kind = ask(run, "wait-healthy", version, launched=launched, address=serving.address)
+        serving.heartbeat = _steady(run, launched, serving)
+        if serving.heartbeat == "hung":  # it may be at work on one long prompt
+            ask(run, "wait-healthy", version, launched=launched, address=serving.address)
     except StepFailed:
-        _hold(run, launched, 0)  # a service that died is what failed, not its answer
+        _hold(run, launched, serving, 0)  # a service that died is what failed, not its answer
         raise
-    _hold(run, launched, service.steady_seconds)
-    run.log(f"serving {version} after {serving.listening_after_seconds:.1f} s")
+    run.log(
+        f"serving {version} after {serving.listening_after_seconds:.1f} s, "
+        f"answers as {serving.kind}, {serving.heartbeat}"
+    )
     return serving
 
 
 def _watching(run: Redeployment, launched: Launched) -> dict[str, Any]:
+    service = run.service
     return {
-        "unit": run.service.unit,
+        "unit": service.unit,
+        "environment": service.environment,
         "invocation": launched.invocation,
         "started": launched.started,
-        "port": run.service.port,
-        "deadline_seconds": run.service.start_deadline_seconds,
+        "port": service.port,
+        "deadline_seconds": service.start_deadline_seconds,
+        "limits": service.stage_limits,
+        "stall_floor_seconds": service.stall_seconds,
+        "restarts_tolerated": service.restarts_tolerated,
         "lines": LAST_LINES,
     }
 
 
-def _hold(run: Redeployment, launched: Launched, seconds: float) -> None:
+def _steady(run: Redeployment, launched: Launched, serving: Serving) -> str:
+    """See it go on for the service's steady time, and return its heartbeat over that time."""
+    with run.reached(serving.address) as base_url:
+        before = metrics.read(base_url)
+        _hold(run, launched, serving, run.service.steady_seconds)
+        return metrics.beat(before, metrics.read(base_url))
+
+
+def _hold(run: Redeployment, launched: Launched, serving: Serving, seconds: float) -> None:
     """See on the host that the service goes on; its end is this step's failure."""
     run.do(
         "wait-healthy",
         "hold",
-        {**_watching(run, launched), "seconds": seconds},
+        {
+            **_watching(run, launched),
+            "restarts_tolerated": serving.restarts,
+            "seconds": seconds,
+        },
         operation="hold" if seconds else "look",
         deadline_seconds=seconds + _MARGIN_SECONDS,
     )
@@ -94,8 +145,8 @@ def ask(
     patience: float | None = None,
     launched: Launched | None = None,
     address: str = LOOPBACK,
-) -> None:
-    """Ask the service itself whether it serves what it should.
+) -> Kind:
+    """Ask the service itself whether it serves what it should, and return what it answers.
 
     Args:
         run: the redeploy.
@@ -109,15 +160,11 @@ def ask(
         StepFailed: it does not, or not in time.
     """
     service = run.service
-    with run.host.tunnel(service.port, address) as local_port:
+    wanted = Wanted(version, service.served_model, service.kind, service.api_key)
+    with run.reached(address) as base_url:
         try:
-            wait_until_ready(
-                f"http://127.0.0.1:{local_port}",
-                version=version,
-                model=service.served_model,
-                api_key=service.api_key,
-                link=lambda: _lives(run, launched),
-                patience=patience,
+            return wait_until_ready(
+                base_url, wanted, link=lambda: _lives(run, launched), patience=patience
             )
         except NotReady as error:
             raise StepFailed(
@@ -128,7 +175,12 @@ def ask(
 def standing(run: Redeployment, invocation: str | None) -> dict[str, Any]:
     """Return how an invocation stands: `died`, and the `address` it listens on."""
     service = run.service
-    asked = {"unit": service.unit, "invocation": invocation, "port": service.port}
+    asked = {
+        "unit": service.unit,
+        "invocation": invocation,
+        "port": service.port,
+        "restarts_tolerated": service.restarts_tolerated,
+    }
     return run.supervisor.call("alive", asked)
 
 
@@ -140,30 +192,3 @@ def _lives(run: Redeployment, launched: Launched | None) -> None:
     died = standing(run, launched.invocation)["died"]
     if died:
         raise NotReady(f"it has {died}")
-
-
-class _Shown:
-    """Shows the start's progress as a line in the log and a progress artifact."""
-
-    def __init__(self, run: Redeployment) -> None:
-        self._run = run
-        self._stage = ""
-        self._artifact: Any = None
-
-    def __call__(self, progress: dict[str, Any]) -> None:
-        """Show one progress of the supervisor."""
-        stage, percent = str(progress.get("stage", "")), progress.get("percent")
-        if stage and stage != self._stage:
-            self._run.log(f"{progress.get('elapsed', 0):.0f} s: {stage}")
-            self._stage = stage
-        if percent is None:
-            return
-        with best_effort(self._run, "the progress"):
-            self._publish(float(percent), stage)
-
-    def _publish(self, percent: float, stage: str) -> None:
-        if self._artifact is None:
-            name = key(self._run, "start-up")
-            self._artifact = create_progress_artifact(percent, key=name, description=stage)
-        else:
-            update_progress_artifact(self._artifact, percent, description=stage)

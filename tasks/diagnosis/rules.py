@@ -152,7 +152,10 @@ RULES = (
     Rule(
         name="port-in-use",
         kind="port",
-        match=says(r"\[Errno 98\]|[Aa]ddress already in use"),
+        match=either(
+            says(r"\[Errno 98\]|[Aa]ddress already in use"),
+            holds(lambda symptoms: symptoms.death.kind == "port-taken"),
+        ),
         explanation="Another process listens on the service's port.",
         advice="Find it with `ss -ltnp` on the host: a left-over of this service, or somebody "
         "else's. Stop it, or give this service another port.",
@@ -191,10 +194,10 @@ RULES = (
     Rule(
         name="hung",
         kind="hang",
-        match=holds(lambda symptoms: symptoms.death.kind == "hung"),
-        explanation="The start did not come to an end before the deadline.",
-        advice="Look at the stage it stands at and at the last lines. A slow disk or a cold "
-        "compile needs a longer deadline; a standstill needs `py-spy dump` on the host.",
+        match=holds(lambda symptoms: symptoms.death.kind in ("hung", "stalled")),
+        explanation="The start did not come to an end before its deadline, or stood still.",
+        advice="Look at the stage it stands at, at the last lines, and at what its processes do. "
+        "A slow disk or a cold compile needs a longer limit.",
     ),
     Rule(
         name="exit-without-a-word",

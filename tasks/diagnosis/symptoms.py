@@ -11,7 +11,16 @@ from tasks.diagnosis.rootcause import RootCause
 from tasks.packages.families import Installed, Skew, marker_environment, skews
 
 DeathKind = Literal[
-    "crashed", "exited", "hung", "gone", "running", "not-ready", "start-refused", "gpus-busy"
+    "crashed",
+    "exited",
+    "hung",
+    "stalled",
+    "gone",
+    "running",
+    "not-ready",
+    "port-taken",
+    "start-refused",
+    "gpus-busy",
 ]
 
 
@@ -56,7 +65,7 @@ class Death(BaseModel):
     """How the service died, as the supervisor's `watch` says it.
 
     Attributes:
-        kind: `crashed`, `exited` (status 0, unexpected), `hung` (at the deadline), `gone`;
+        kind: `crashed`, `exited` (status 0, unexpected), `hung` (at a deadline), `stalled`, `gone`;
             `running` did not die; `not-ready` serves, but not as asked; `start-refused`,
             `gpus-busy` was not started.
         unit: the unit's properties; `result`, `exec_main_status` and `exec_main_code` are read.
@@ -89,6 +98,8 @@ class Death(BaseModel):
             f"status {self.unit.get('exec_main_status', 'unknown')})",
             "exited": "the service ended by itself with status 0",
             "hung": "the service did not get ready in time",
+            "stalled": "nothing of the service moved any more",
+            "port-taken": "another process listens where the service should",
             "gone": "the service is gone: systemd no longer knows this start of it",
             "running": "the service runs",
             "not-ready": "the service runs, but does not serve what was asked for",

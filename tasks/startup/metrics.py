@@ -95,8 +95,10 @@ _RENAMED = {
 }
 
 
-def vanished(before: Metrics, after: Metrics) -> list[str]:
+def vanished(before: Iterable[str], after: Iterable[str]) -> list[str]:
     """List vLLM's metrics that were there before and are not now: alerts on them have gone dumb.
+
+    Both are names as `Metrics.names` gives them.
 
     A counter is the same metric whether it is declared with `_total` or without, as long as its
     samples keep their name. Where the samples' name changed, an alert on it is as dead as if it
@@ -159,8 +161,8 @@ def heartbeat(before: Metrics, after: Metrics, asked: bool = False) -> str:
     return next(state for state in ("hung", "working", "idle") if state in states)
 
 
-def _vllm(metrics: Metrics) -> set[str]:
-    return {name for name in metrics.names() if name.startswith(_PREFIX)}
+def _vllm(names: Iterable[str]) -> set[str]:
+    return {name for name in names if name.startswith(_PREFIX)}
 
 
 def _successor(name: str, new: set[str]) -> str | None:

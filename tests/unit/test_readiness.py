@@ -8,7 +8,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 from pydantic import SecretStr
 
-from tasks.readiness import NotReady, wait_until_ready
+from blocks.types import Kind
+from tasks.readiness import NotReady, Wanted, wait_until_ready
 
 VERSION = "0.16.0rc2.dev344+gea5f903f8"
 
@@ -58,9 +59,14 @@ def server() -> Iterator[tuple[str, type[Answers]]]:
         running.shutdown()
 
 
-def ready(server: tuple[str, type[Answers]], **asked: object) -> None:
-    wish = {"version": VERSION, "model": "kimi", "api_key": None, "link": lambda: None, **asked}
-    wait_until_ready(server[0], **wish)  # type: ignore[arg-type]
+def ready(
+    server: tuple[str, type[Answers]],
+    version: str = VERSION,
+    kind: Kind = Kind.AUTO,
+    api_key: SecretStr | None = None,
+) -> Kind:
+    wanted = Wanted(version, "kimi", kind, api_key)
+    return wait_until_ready(server[0], wanted, link=lambda: None)
 
 
 def test_it_waits_until_the_engine_is_well(server: tuple[str, type[Answers]]) -> None:
@@ -75,7 +81,7 @@ def test_it_waits_until_the_engine_is_well(server: tuple[str, type[Answers]]) ->
     [
         ("/version", {"version": "0.15.0"}, "/version says '0.15.0'"),
         ("/v1/models", {"data": [{"id": "llama"}]}, "not 'kimi'"),
-        ("/v1/completions", {"choices": []}, "without a choice"),
+        ("/v1/completions", {"choices": []}, "holds no text"),
         ("/v1/models", None, "/v1/models answers 404"),
     ],
 )
@@ -84,6 +90,48 @@ def test_a_wrong_answer_ends_it_at_once(
 ) -> None:
     server[1].pages = {**server[1].pages, page: body}
     with pytest.raises(NotReady, match=said.replace("/", "\\/")):
+        ready(server)
+
+
+GARBAGE = {"choices": [{"text": "!" * 24, "finish_reason": "length"}]}
+CHAT = {"choices": [{"message": {"content": "Paris."}, "finish_reason": "stop"}]}
+VECTORS = {"data": [{"embedding": [0.1, 0.2]}, {"embedding": [0.3, -0.1]}]}
+RANKS = {"results": [{"index": 1, "relevance_score": 0.9}, {"index": 0, "relevance_score": 0.1}]}
+
+
+def test_garbage_is_not_an_answer(server: tuple[str, type[Answers]]) -> None:
+    server[1].pages = {**server[1].pages, "/v1/completions": GARBAGE}
+    with pytest.raises(NotReady, match="'!' over and over"):
+        ready(server)
+
+
+@pytest.mark.parametrize(
+    ("path", "answer", "kind"),
+    [
+        ("/v1/completions", {"choices": [{"text": "2"}]}, Kind.COMPLETION),
+        ("/v1/chat/completions", CHAT, Kind.CHAT),
+        ("/v1/embeddings", VECTORS, Kind.EMBEDDING),
+        ("/v1/rerank", RANKS, Kind.RERANK),
+    ],
+)
+def test_a_service_is_asked_what_its_model_serves(
+    server: tuple[str, type[Answers]], path: str, answer: object, kind: Kind
+) -> None:
+    pages = {name: page for name, page in server[1].pages.items() if name != "/v1/completions"}
+    server[1].pages = {**pages, path: answer}
+    assert ready(server) is kind
+    assert ready(server, kind=kind) is kind
+    others = [one for one in Kind if one not in (kind, Kind.AUTO)]
+    for other in others:
+        with pytest.raises(NotReady, match="answers 404"):
+            ready(server, kind=other)
+
+
+def test_a_service_that_answers_nothing_is_not_ready(server: tuple[str, type[Answers]]) -> None:
+    server[1].pages = {
+        name: page for name, page in server[1].pages.items() if name != "/v1/completions"
+    }
+    with pytest.raises(NotReady, match=r"completions answers 404; .*rerank answers 404"):
         ready(server)
 
 
@@ -108,7 +156,7 @@ def test_a_lost_link_is_not_a_service_that_is_not_ready() -> None:
         raise LinkLost
 
     with pytest.raises(LinkLost):
-        wait_until_ready("http://127.0.0.1:9", version=VERSION, model=None, api_key=None, link=link)
+        wait_until_ready("http://127.0.0.1:9", Wanted(VERSION), link=link)
 
 
 def test_no_key_goes_to_a_proxy(

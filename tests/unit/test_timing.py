@@ -14,6 +14,10 @@ LOG = [
     ("r/attempt-1/fix", "install", 17, 20, "succeeded"),
     ("r/attempt-2/start", "start", 20, 21, "succeeded"),
     ("r/attempt-2/wait-healthy", "watch", 21, 30, "succeeded"),
+    ("r/roll-back/switch", "switch", 31, 32, "succeeded"),
+    ("r/roll-back/start", "start", 32, 33, "succeeded"),
+    ("r/roll-back/wait-healthy", "watch", 33, 34, "succeeded"),
+    ("r/roll-back/hold", "hold", 34, 36, "succeeded"),
 ]
 OPERATIONS = [
     Operation(
@@ -29,6 +33,12 @@ def test_operations_are_put_under_their_steps() -> None:
     assert rows["attempt-1", "fix"].host_seconds == 4
     assert rows["attempt-1", "wait-healthy"].outcome == "failed"
     assert ("attempt-2", "restart") in rows
+    assert rows["roll-back", "wait-healthy"].host_seconds == 3
+    assert {step for phase, step in rows if phase == "roll-back"} == {
+        "roll-back",
+        "restart",
+        "wait-healthy",
+    }
     assert ("attempt-1", "start") in rows
 
 
@@ -43,5 +53,5 @@ def test_a_replayed_step_has_no_time_of_the_flow() -> None:
 
 
 def test_down_is_from_the_first_stop_to_the_start_that_served() -> None:
-    assert down_time(OPERATIONS) == 26
+    assert down_time(OPERATIONS) == 30
     assert down_time(OPERATIONS[:6]) is None
