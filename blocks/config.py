@@ -2,21 +2,21 @@
 
 `[hosts.NAME]` and `[services.NAME]` hold the fields of the two blocks; a service names its host.
 Secrets are named, not written: `api_key = { env = "KIMI_KEY" }` or `{ file = "/etc/keys/kimi" }`.
+One that cannot be had stops only the services that need it.
 """
 
-import os
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TypeVar, get_args
+from typing import Any, TypeVar
 
 from prefect.blocks.core import Block
-from pydantic import SecretStr, TypeAdapter, ValidationError
-from pydantic.fields import FieldInfo
+from pydantic import TypeAdapter, ValidationError
 
 from blocks.errors import ConfigurationError
 from blocks.host import Host
+from blocks.named_secrets import SecretMissing, resolved
 from blocks.service import Service
 from blocks.types import ServiceName
 
@@ -24,24 +24,54 @@ _Block = TypeVar("_Block", bound=Block)
 
 
 @dataclass(frozen=True)
+class Lacking:
+    """A service that lacks a secret.
+
+    Attributes:
+        service: the service without what needs the secret; None: its host cannot be reached so.
+        why: which secret, and why it cannot be had.
+    """
+
+    service: Service | None
+    why: SecretMissing
+
+
+@dataclass(frozen=True)
 class Configuration:
-    """The hosts and services of one file, by name."""
+    """The hosts and services of one file, by name; those that lack a secret are apart."""
 
     hosts: Mapping[str, Host]
     services: Mapping[str, Service]
+    lacking: Mapping[str, Lacking] = field(default_factory=dict)
 
     def service(self, name: str) -> Service:
         """Return the service of that name.
 
         Raises:
-            ConfigurationError: the file has no such service.
+            ConfigurationError: the file has no such service, or a secret of it cannot be had.
         """
-        if name not in self.services:
-            known = ", ".join(sorted(self.services)) or "none"
-            raise ConfigurationError(
-                f"There is no service {name!r} in the configuration.", hint=f"It has: {known}."
-            )
-        return self.services[name]
+        service, why = self.to_look_at(name)
+        if why is not None:
+            raise why
+        return service
+
+    def to_look_at(self, name: str) -> tuple[Service, SecretMissing | None]:
+        """Return the service of that name, if need be without a secret, and which one it lacks.
+
+        Raises:
+            ConfigurationError: the file has no such service, or its host cannot be reached.
+        """
+        if name in self.services:
+            return self.services[name], None
+        if name in self.lacking:
+            lacking = self.lacking[name]
+            if lacking.service is None:
+                raise lacking.why
+            return lacking.service, lacking.why
+        known = ", ".join(sorted({*self.services, *self.lacking})) or "none"
+        raise ConfigurationError(
+            f"There is no service {name!r} in the configuration.", hint=f"It has: {known}."
+        )
 
 
 def load(path: Path) -> Configuration:
@@ -56,19 +86,23 @@ def load(path: Path) -> Configuration:
         raise ConfigurationError(
             f"{path}: there is no section [{section}].", hint="Use [hosts.NAME], [services.NAME]."
         )
-    hosts = {
-        name: _build(Host, table, f"hosts.{name}", path)
-        for name, table in _section(tables, "hosts", path).items()
-    }
-    services = {
-        name: _service(name, table, hosts, path)
+    hosts, poor_hosts = _sorted_out(Host, _section(tables, "hosts", path), "hosts", path)
+    everything = hosts | {name: host for name, (host, _) in poor_hosts.items()}
+    named = {
+        name: _with_host(name, table, everything, path)
         for name, table in _section(tables, "services", path).items()
     }
-    return Configuration(hosts, services)
+    services, poor = _sorted_out(Service, named, "services", path)
+    lacking = {name: Lacking(service, why) for name, (service, why) in poor.items()}
+    for name, table in _section(tables, "services", path).items():
+        if table["host"] in poor_hosts:
+            lacking[name] = Lacking(None, poor_hosts[table["host"]][1])
+            services.pop(name, None)
+    return Configuration(hosts, services, lacking)
 
 
 def save(configuration: Configuration) -> None:
-    """Save every host and service as a block of that name in Prefect, over what is there.
+    """Save every whole host and service as a block of that name in Prefect, over what is there.
 
     The kinds of block are registered as well, so that their forms are there to be filled in.
     """
@@ -110,63 +144,69 @@ def _check_name(name: str, section: str, path: Path) -> None:
         TypeAdapter(ServiceName).validate_python(name)
     except ValidationError as error:
         raise ConfigurationError(
-            f"{path}: [{section}.{name}]: {error.errors()[0]['msg']}.", hint="Rename the table."
+            f"{path}: [{section}.{name}]: {_said(error)}.", hint="Rename the table."
         ) from error
 
 
-def _service(name: str, table: dict[str, Any], hosts: dict[str, Host], path: Path) -> Service:
+def _with_host(
+    name: str, table: dict[str, Any], hosts: dict[str, Host], path: Path
+) -> dict[str, Any]:
     host = table.get("host")
     if not isinstance(host, str) or host not in hosts:
         raise ConfigurationError(
             f"{path}: services.{name}.host names no host of this file.",
             hint=f"Hosts here: {', '.join(sorted(hosts)) or 'none'}.",
         )
-    return _build(Service, {**table, "host": hosts[host]}, f"services.{name}", path)
+    return {**table, "host": hosts[host]}
 
 
-def _secret(value: object, where: str, path: Path) -> str:
-    """Return a secret from the environment or a file: `{ env = "NAME" }` or `{ file = "/…" }`."""
-    if isinstance(value, dict) and len(value) == 1:
-        (kind, place), *_ = value.items()
-        if kind == "env" and isinstance(place, str) and os.environ.get(place):
-            return os.environ[place]
-        if kind == "file" and isinstance(place, str):
-            try:
-                return Path(place).read_text(encoding="utf-8").strip()
-            except OSError as error:
-                raise ConfigurationError(
-                    f"{path}: {where}: {place} cannot be read: {error.strerror}.",
-                    hint="Correct the file.",
-                ) from error
-    raise ConfigurationError(
-        f"{path}: {where} is a secret and does not belong in this file.",
-        hint='Give { env = "NAME" } with that variable set, or { file = "/path" }.',
-    )
+def _sorted_out(
+    kind: type[_Block], tables: dict[str, dict[str, Any]], section: str, path: Path
+) -> tuple[dict[str, _Block], dict[str, tuple[_Block, SecretMissing]]]:
+    """Return the blocks of a section: whole ones, and those that lack a secret, with the reason."""
+    whole: dict[str, _Block] = {}
+    poor: dict[str, tuple[_Block, SecretMissing]] = {}
+    for name, table in tables.items():
+        where = f"{path}: {section}.{name}"
+        fields, missing = _with_secrets(kind, table, where)
+        block = _build(kind, fields, where)
+        if missing is None:
+            whole[name] = block
+        else:
+            poor[name] = (block, missing)
+    return whole, poor
 
 
-def _is_secret(field: FieldInfo) -> bool:
-    return SecretStr in (field.annotation, *get_args(field.annotation))
+def _with_secrets(
+    kind: type[Block], table: dict[str, Any], where: str
+) -> tuple[dict[str, Any], SecretMissing | None]:
+    """Return the fields with their secrets, without those that lack one; and the first of these."""
+    fields: dict[str, Any] = {}
+    first: SecretMissing | None = None
+    for name, value in table.items():
+        try:
+            fields[name] = resolved(kind, name, value, f"{where}.{name}")
+        except SecretMissing as error:
+            first = first or error
+    return fields, first
 
 
-def _build(kind: type[_Block], table: dict[str, Any], where: str, path: Path) -> _Block:
-    table = {
-        name: _secret(value, f"{where}.{name}", path)
-        if name in kind.model_fields and _is_secret(kind.model_fields[name])
-        else value
-        for name, value in table.items()
-    }
+def _build(kind: type[_Block], table: dict[str, Any], where: str) -> _Block:
     fields = {name for name in kind.model_fields if not name.startswith("_")}
     for unknown in sorted(table.keys() - fields):
         raise ConfigurationError(
-            f"{path}: {where}.{unknown} is not a field.",
-            hint=f"Fields: {', '.join(sorted(fields))}.",
+            f"{where}.{unknown} is not a field.", hint=f"Fields: {', '.join(sorted(fields))}."
         )
     try:
         return kind(**table)
     except ValidationError as error:
         first = error.errors()[0]
-        field = ".".join(str(part) for part in first["loc"])
+        field_name = ".".join(str(part) for part in first["loc"])
         raise ConfigurationError(
-            f"{path}: {where}.{field}: {first['msg'].removeprefix('Value error, ')}.",
-            hint="Correct the file; nothing was changed.",
+            f"{where}.{field_name}: {_said(error)}.", hint="Correct the file."
         ) from error
+
+
+def _said(error: ValidationError) -> str:
+    """Return the first mistake in words, without a full stop."""
+    return error.errors()[0]["msg"].removeprefix("Value error, ").rstrip(".")

@@ -18,6 +18,8 @@ from pydantic import (
 )
 from pydantic_core import CoreSchema, core_schema
 
+from blocks.types import bearer_key
+
 _HEADER_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
 _EITHER = "a hook has either a url (an HTTP call) or an argv (a command)"
 
@@ -73,14 +75,6 @@ def _headers(value: SecretDict | None) -> SecretDict | None:
     return value
 
 
-def _bearer(value: SecretStr | None) -> SecretStr | None:
-    if value is None:
-        return None
-    if not _header_value(value.get_secret_value()) or " " in value.get_secret_value():
-        raise ValueError("a key is one word of ASCII text")
-    return value
-
-
 HookUrl = Annotated[str, Field(min_length=1, max_length=2000), AfterValidator(_url)]
 Argument = Annotated[str, Field(max_length=4096), AfterValidator(_argument)]
 Argv = Annotated[list[Argument], Field(min_length=1, max_length=64), AfterValidator(_program_first)]
@@ -95,7 +89,7 @@ class HttpHook(BaseModel):
 
     url: HookUrl = Field(title="URL", description="what is called; it holds no secrets")
     method: Literal["POST", "PUT", "PATCH", "DELETE", "GET"] = Field("POST", title="Method")
-    bearer: Annotated[SecretStr | None, AfterValidator(_bearer)] = Field(
+    bearer: Annotated[SecretStr | None, AfterValidator(bearer_key)] = Field(
         None, title="Bearer key", description="sent as `Authorization: Bearer …`"
     )
     headers: Annotated[

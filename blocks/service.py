@@ -4,26 +4,29 @@ from typing import Annotated, Any
 
 from prefect.blocks.core import Block
 from prefect.client.schemas.schedules import CronSchedule
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, SecretStr
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, SecretStr
 
 from blocks.hooks import OptionalHook
 from blocks.host import Host
-from blocks.types import AbsolutePath, Glob, Kind, PackageName, Port, UnitName
+from blocks.types import (
+    AbsolutePath,
+    Glob,
+    Kind,
+    PackageName,
+    Port,
+    UnitName,
+    bearer_key,
+    one_line,
+)
 from blocks.urls import IndexUrl
 from tasks.startup.limits import Limits
 
 ModuleName = Annotated[str, Field(pattern=r"^[A-Za-z_]\w*(\.[A-Za-z_]\w*)*$")]
 
 
-def _one_line(value: str) -> str:
-    if not value.isprintable():
-        raise ValueError("must be one printable line")
-    return value
-
-
-Marker = Annotated[str, Field(min_length=3, max_length=200), AfterValidator(_one_line)]
+Marker = Annotated[str, Field(min_length=3, max_length=200), AfterValidator(one_line)]
 ModelName = Annotated[
-    str, Field(min_length=1, max_length=300, pattern=r"^[^-]"), AfterValidator(_one_line)
+    str, Field(min_length=1, max_length=300, pattern=r"^[^-]"), AfterValidator(one_line)
 ]
 
 
@@ -37,6 +40,11 @@ def _stages(value: dict[str, float]) -> dict[str, float]:
     return value
 
 
+def _none_if_empty(value: object) -> object:
+    return value or None  # an empty field of Prefect's form
+
+
+ApiKey = Annotated[SecretStr | None, BeforeValidator(_none_if_empty), AfterValidator(bearer_key)]
 StageLimits = Annotated[dict[str, float], AfterValidator(_stages)]
 CronText = Annotated[str, AfterValidator(_cron)]
 
@@ -65,7 +73,7 @@ class Service(Block):
     _block_type_slug = "vllm-service"
     _description = "One systemd unit that runs `vllm serve` on a host."
 
-    model_config = ConfigDict(field_title_generator=_title)
+    model_config = ConfigDict(field_title_generator=_title, hide_input_in_errors=True)
 
     host: Host = Field(description="the host it runs on")
     unit: UnitName = Field(description="the systemd unit, for example `vllm.service`")
@@ -79,7 +87,7 @@ class Service(Block):
     kind: Kind = Field(
         Kind.AUTO, description="what it answers; `auto`: the first of these that it does answer"
     )
-    api_key: SecretStr | None = Field(None, description="the bearer key of its API")
+    api_key: ApiKey = Field(None, description="the bearer key of its API")
     wheel_index: IndexUrl = Field(
         "https://wheels.vllm.ai", description="base of the index of nightly wheels"
     )

@@ -1,4 +1,4 @@
-"""Typed names: what may be called a unit, a path, a package, a host.
+"""Typed names: what may be called a unit, a path, a package, a host; what may be a key.
 
 Each type refuses with one sentence. The supervisor checks the same again on the host, with the
 standard library only (`blocks.supervisor.values`), since it trusts nobody who calls it.
@@ -12,7 +12,7 @@ from enum import StrEnum
 from typing import Annotated, Any
 
 from packaging.utils import canonicalize_name
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator, Field, SecretStr
 
 UNIT_PATTERN = r"^[A-Za-z0-9:_.@\\-]+(\.service)?$"
 PACKAGE_PATTERN = r"^[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?$"
@@ -50,6 +50,8 @@ def absolute_path(value: str) -> str:
         raise ValueError("A path holds no control characters.")
     if not value.startswith("/") or value.startswith("//"):
         raise ValueError(f"{value!r} is not an absolute path.")
+    if value == "/":
+        raise ValueError("'/' is everything; name a path below it.")
     if ".." in value.split("/"):
         raise ValueError(f"{value!r} climbs with '..'; give the path itself.")
     if posixpath.normpath(value) != value:
@@ -95,6 +97,23 @@ def service_name(value: str) -> str:
     return value
 
 
+def one_line(value: str) -> str:
+    """Return text that is one printable line."""
+    if not value.isprintable():
+        raise ValueError("must be one printable line")
+    return value
+
+
+def bearer_key(value: SecretStr | None) -> SecretStr | None:
+    """Return a key that fits into a header; what is wrong is said without showing it."""
+    if value is None:
+        return None
+    key = value.get_secret_value()
+    if not key or not key.isascii() or not key.isprintable() or " " in key:
+        raise ValueError("a key is one word of ASCII text")
+    return value
+
+
 def _typed(check: Callable[[str], str], pattern: str | None, example: str) -> tuple[object, ...]:
     extra: dict[str, Any] = {"pattern": pattern} if pattern else {}
     return AfterValidator(check), Field(json_schema_extra=extra, examples=[example])
@@ -106,4 +125,5 @@ PackageName = Annotated[str, *_typed(package_name, PACKAGE_PATTERN, "flashinfer-
 HostAddress = Annotated[str, *_typed(host_address, None, "gpu-17.example.com")]
 Port = Annotated[int, Field(ge=1, le=65535, examples=[8000])]
 Glob = Annotated[str, *_typed(glob, PATH_PATTERN, "/tmp/*_debug_*.pt")]  # noqa: S108
+OneLine = Annotated[str, AfterValidator(one_line)]
 ServiceName = Annotated[str, *_typed(service_name, SERVICE_PATTERN, "kimi-k25")]

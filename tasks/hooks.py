@@ -88,8 +88,9 @@ def _http(hook: HttpHook) -> None:
             answer = start_of(response, _KEPT_BYTES, deadline).decode(errors="replace")
             status = response.status_code
     except (httpx.HTTPError, httpx.InvalidURL) as error:
-        passing = isinstance(error, httpx.TransportError)
-        why = f"{type(error).__name__}: {error}"
+        ours = isinstance(error, httpx.LocalProtocolError)  # its text shows our headers
+        passing = isinstance(error, httpx.TransportError) and not ours
+        why = type(error).__name__ if ours else f"{type(error).__name__}: {error}"
         raise _failed(hook, "got no answer", why, passing=passing) from None
     passing = status >= 500 or status == _TOO_MANY_REQUESTS
     raise _failed(hook, f"was answered with status {status}", answer, passing=passing)

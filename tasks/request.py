@@ -1,20 +1,11 @@
 """What an operator asks for. This one model is the form, the API and the command line."""
 
 from enum import StrEnum
-from typing import Annotated
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field
 
-from blocks.types import ServiceName
+from blocks.types import OneLine, ServiceName
 
-
-def _one_line(value: str) -> str:
-    if not value.isprintable():
-        raise ValueError("must be one printable line")
-    return value
-
-
-OneLine = Annotated[str, AfterValidator(_one_line)]
 TARGET = r"^(nightly|[0-9a-f]{7,40}|\d+(\.\d+)*[0-9A-Za-z.+!_-]*)$"
 
 

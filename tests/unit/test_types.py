@@ -38,6 +38,7 @@ def test_accepted(kind: Any, given: object, meant: object) -> None:
         (types.UnitName, "x;reboot"),
         (types.UnitName, "a\n"),
         (types.AbsolutePath, "opt/vllm"),
+        (types.AbsolutePath, "/"),
         (types.AbsolutePath, "/opt/../etc"),
         (types.AbsolutePath, "/opt//x"),
         (types.AbsolutePath, "/opt/x/"),
