@@ -172,5 +172,5 @@ def connections(pid: int, sockets: list[Socket]) -> list[str]:
 
 def _authority(hexadecimal: str) -> str:
     address, _, port = hexadecimal.rpartition(":")
-    host = ports.address_of(address)
+    host = ports.written(ports.parsed(address))
     return f"[{host}]:{int(port, 16)}" if ":" in host else f"{host}:{int(port, 16)}"

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import functools
 from typing import Any, Callable
 
 from blocks.supervisor import cgroups, patience, proc
 
 _SECONDS = 30
+_LIBRARY = "libnvidia-ml.so.1"
 _NONE_THERE = ("NVML_ERROR_LIBRARY_NOT_FOUND", "NVML_ERROR_DRIVER_NOT_LOADED")
 
 
@@ -40,9 +42,10 @@ def opened() -> Any:
     """Return `pynvml` with the driver opened.
 
     Raises:
-        ImportError: It is not here.
-        pynvml.NVMLError: There is no driver, or it fails.
+        OSError: There is no driver; then `pynvml`, which is slow to load, is not loaded.
+        pynvml.NVMLError: The driver fails.
     """
+    ctypes.CDLL(_LIBRARY)
     pynvml = library()
     pynvml.nvmlInit()
     return pynvml

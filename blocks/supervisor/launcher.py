@@ -11,6 +11,9 @@ from typing import Protocol
 from blocks.supervisor import commands, foreign, processes, units
 from blocks.supervisor.failures import Refusal
 
+EXECUTE = "execute"
+"""The verb by which an operation is carried out."""
+
 
 class Launcher(Protocol):
     """What the operations need of the machine."""
@@ -37,7 +40,7 @@ class SystemdLauncher:
         """Start the unit; what an earlier, killed run left of it is forgotten first."""
         unit = unit_of(operation)
         self.forget(operation)
-        command = (sys.executable, os.fspath(Path(sys.argv[0]).resolve()), "execute", operation)
+        command = (sys.executable, os.fspath(Path(sys.argv[0]).resolve()), EXECUTE, operation)
         ended = processes.run(
             commands.transient(unit, f"vllm-redeploy {operation}", command), timeout=60
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import importlib
 import json
 import os
 import platform
@@ -10,22 +11,9 @@ import sys
 from pathlib import Path
 from typing import Any, Callable
 
-from blocks.supervisor import (
-    arguments,
-    benchmark,
-    cleanup,
-    facts,
-    foreign,
-    journal,
-    packages,
-    releases,
-    start,
-    switch,
-    verify,
-    watch,
-)
+from blocks.supervisor import arguments, foreign, releases
 from blocks.supervisor.failures import Refusal, Told
-from blocks.supervisor.launcher import Launcher, SystemdLauncher
+from blocks.supervisor.launcher import EXECUTE, Launcher, SystemdLauncher
 from blocks.supervisor.locks import Locks
 from blocks.supervisor.operations import Operations
 from blocks.supervisor.store import Store
@@ -33,6 +21,23 @@ from blocks.supervisor.work import Doer, Work
 
 REFUSED_EXIT = 2
 _LARGEST_REQUEST = 32 << 20
+_READERS = {"facts": "facts.facts", "journal": "journal.journal", "alive": "watch.alive"}
+_DOERS = {
+    "facts": "facts.facts",
+    "journal": "journal.journal",
+    "stop": "start.stop",
+    "resolve": "packages.resolve",
+    "stage": "packages.stage",
+    "verify": "verify.verify",
+    "cleanup": "cleanup.cleanup",
+    "switch": "switch.switch",
+    "start": "start.start",
+    "watch": "watch.watch",
+    "hold": "watch.hold",
+    "install": "packages.install",
+    "benchmark": "benchmark.benchmark",
+}
+"""Where a verb is: its module and its function. Most calls only wait, and need none of them."""
 
 
 class Supervisor:
@@ -44,26 +49,12 @@ class Supervisor:
         self.locks = Locks(kept, self._at_work, self._half_done)
         self.doers: dict[str, Doer] = {
             "remember": _remember,
-            "facts": facts.facts,
-            "journal": journal.journal,
-            "stop": start.stop,
-            "resolve": packages.resolve,
-            "stage": packages.stage,
-            "verify": verify.verify,
-            "cleanup": cleanup.cleanup,
-            "switch": switch.switch,
-            "start": start.start,
-            "watch": watch.watch,
-            "hold": watch.hold,
-            "install": packages.install,
-            "benchmark": benchmark.benchmark,
-            "record": releases.recorder(kept),
+            "record": lambda asked, work: releases.recorder(kept)(asked, work),
+            **{verb: _loaded_when_called(where) for verb, where in _DOERS.items()},
         }
         self._readers: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
             "version": _version,
-            "facts": facts.facts,
-            "journal": journal.journal,
-            "alive": watch.alive,
+            **{verb: _loaded_when_called(where) for verb, where in _READERS.items()},
             "operations": lambda asked: {"operations": self.operations.under(asked["prefix"])},
             "status": self._status,
             "history": lambda asked: {
@@ -111,6 +102,17 @@ class Supervisor:
         return not ended and any(one["verb"] == "stop" for one in done)
 
 
+def _loaded_when_called(where: str) -> Callable[..., dict[str, Any]]:
+    module, function = where.split(".")
+
+    def call(*given: Any) -> dict[str, Any]:
+        loaded = importlib.import_module(f"blocks.supervisor.{module}")
+        answer: dict[str, Any] = getattr(loaded, function)(*given)
+        return answer
+
+    return call
+
+
 def main(argv: list[str]) -> int:
     """Answer one call; return the exit status."""
     try:
@@ -118,7 +120,7 @@ def main(argv: list[str]) -> int:
             raise Refusal("not-root", "The supervisor has to be run by root.", "Use sudo -n.")
         os.umask(0o077)
         supervisor = Supervisor(Store(), SystemdLauncher())
-        if len(argv) == 2 and argv[0] == "execute":
+        if len(argv) == 2 and argv[0] == EXECUTE:
             supervisor.operations.execute(argv[1], supervisor.doers)
             return 0
         if len(argv) != 1:

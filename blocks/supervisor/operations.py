@@ -11,16 +11,16 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from blocks.supervisor import foreign, processes, store
+from blocks.supervisor import foreign, proc, processes, store
 from blocks.supervisor.arguments import ANSWER_STANDS
 from blocks.supervisor.failures import Failure, Refusal, Told
 from blocks.supervisor.handover import Handover
-from blocks.supervisor.launcher import Launcher
+from blocks.supervisor.launcher import EXECUTE, Launcher
 from blocks.supervisor.secrets import never_tell
 from blocks.supervisor.work import Doer, Work
 
 _POLL_SECONDS = 0.1
-_LOOK_AT_UNIT_SECONDS = 2.0
+_LOOK_AT_UNIT_SECONDS = 1.0
 MOST_TRIES = 5
 """An operation that was killed so often is not tried again: it may be what kills the host."""
 
@@ -52,7 +52,8 @@ class Operations:
         while not self._result_path(name).exists() and time.monotonic() < deadline:
             time.sleep(_POLL_SECONDS)
             if time.monotonic() > look_at:
-                self._begin(asked)
+                if not self._is_seen_at_work(name):
+                    self._begin(asked)
                 look_at = time.monotonic() + _LOOK_AT_UNIT_SECONDS
         return {**self._answer(name), "attached": attached}
 
@@ -63,6 +64,7 @@ class Operations:
             request = store.read(folder / "request.json")
             if not mine or request is None or self._result_path(name).exists():
                 return
+            store.write(folder / "process.json", {"pid": os.getpid()}, durable=False)
             handed = self._handover.take(name)
             never_tell(handed.values())
             processes.own_output_to(os.fspath(folder / "output.log"))
@@ -119,6 +121,14 @@ class Operations:
             ):
                 return False
             return self._start(asked, request)
+
+    def _is_seen_at_work(self, name: str) -> bool:
+        """Tell whether the process is there that carries an operation out.
+
+        Cheaper than to ask systemd, which is asked where it is not, or is not seen to be the one.
+        """
+        noted = store.read(self._folder(name) / "process.json")
+        return noted is not None and proc.argv(noted["pid"])[-2:] == [EXECUTE, name]
 
     def _start(self, asked: dict[str, Any], before: dict[str, Any] | None) -> bool:
         tries = 1 if before is None else int(before["tries"]) + 1

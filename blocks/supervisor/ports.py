@@ -9,10 +9,10 @@ import socket
 from pathlib import Path
 from typing import NamedTuple
 
-from blocks.supervisor import proc
+from blocks.supervisor import proc, sock_diag
+from blocks.supervisor.sock_diag import Address
 
 _LISTENING = "0A"
-_CHUNK = 4096
 _REACHED = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 (a socket is bound to it, not ours)
 _HEALTH_SECONDS = 0.8
 _STATUS_200 = re.compile(rb"HTTP/1\.[01] 200\b")
@@ -35,47 +35,36 @@ def parse_listeners(table: str, port: int) -> list[Listener]:
             continue
         address, _, number = fields[1].rpartition(":")
         if int(number, 16) == port:
-            bound = address_of(address)
-            found.append(Listener(fields[9], _REACHED.get(bound, bound), bound))
+            found.append(_listener(fields[9], parsed(address)))
     return found
 
 
-def address_of(hexadecimal: str) -> str:
-    """Return an address as it is written, for one as the kernel's tables have it."""
+def parsed(hexadecimal: str) -> Address:
+    """Return an address that is written as the kernel's tables have it."""
     words = [bytes.fromhex(hexadecimal[at : at + 8])[::-1] for at in range(0, len(hexadecimal), 8)]
-    address = ipaddress.ip_address(b"".join(words))
+    return ipaddress.ip_address(b"".join(words))
+
+
+def written(address: Address) -> str:
+    """Return an address as it is written; one of IPv4 in IPv6's clothes as what it is."""
     mapped = address.ipv4_mapped if isinstance(address, ipaddress.IPv6Address) else None
     return str(mapped or address)
 
 
 def listeners(port: int) -> list[Listener]:
     """Return the sockets of this host that listen on a port."""
+    with contextlib.suppress(OSError, AttributeError):
+        return [_listener(inode, address) for inode, address in sock_diag.listening(port)]
     found = []
     for name in ("tcp", "tcp6"):
         with contextlib.suppress(OSError):
-            found += parse_listeners(_listening_part(Path(f"/proc/net/{name}")), port)
+            found += parse_listeners(Path(f"/proc/net/{name}").read_text(), port)
     return found
 
 
-def _listening_part(table: Path) -> str:
-    """Return the head of a table up to its first connection: the kernel lists listeners first.
-
-    A busy host has thousands of connections, and asking for them costs the kernel far more.
-    """
-    lines = []
-    with table.open("rb", buffering=0) as file:
-        rest = b""
-        while chunk := file.read(_CHUNK):
-            *complete, rest = (rest + chunk).split(b"\n")
-            lines += complete
-            if complete and _state(complete[-1]) not in (_LISTENING, "st", ""):
-                break
-    return b"\n".join(lines).decode("ascii", "replace")
-
-
-def _state(line: bytes) -> str:
-    fields = line.split(None, 4)
-    return fields[3].decode("ascii", "replace") if len(fields) > 3 else ""
+def _listener(inode: str, address: Address) -> Listener:
+    bound = written(address)
+    return Listener(inode, _REACHED.get(bound, bound), bound)
 
 
 def held_by(pids: set[int], listener: Listener) -> bool:
