@@ -33,5 +33,5 @@ lock:  ## resolve the dependencies anew, with hashes
 	$(BIN)/uv pip compile -q --upgrade --generate-hashes --no-header --universal \
 		--python-version 3.11 --group dev -c requirements/run.txt pyproject.toml -o requirements/dev.txt
 
-clean:  ## take the sandbox hosts off this machine again
+clean:  ## take the sandbox hosts that this checkout made off this machine again
 	@$(BIN)/redeploy sandbox down --all

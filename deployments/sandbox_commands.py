@@ -38,15 +38,20 @@ def down(name: str = "demo", *, all_: bool = False) -> None:
     name
         The host's name.
     all_
-        Take all of them.
+        Take all that this checkout made; those of others on this machine stay.
     """
     from deployments import terminal
     from deployments.sandbox.cli import sandbox_down, sandbox_list
 
     with terminal.errors_told():
-        for one in [host.name for host in sandbox_list()] if all_ else [name]:
+        found = sandbox_list() if all_ else []
+        for one in [host.name for host in found if host.is_ours] if all_ else [name]:
             sandbox_down(one)
             terminal.out.print(f"{one} is gone.", highlight=False)
+        for host in (host for host in found if not host.is_ours):
+            left = f"{host.name} stays, it was made by {host.checkout or 'an older version'}."
+            take = f"To take it too: redeploy sandbox down {host.name}"
+            terminal.out.print(f"{left} {take}", highlight=False, soft_wrap=True)
 
 
 @app.command(name="list")

@@ -25,17 +25,25 @@ from deployments.sandbox.ssh import SandboxHost
 DATA_BYTES = 600_000_000
 SHUT_DOWN = signal.SIGRTMIN + 4  # systemd's own signal for a clean power-off
 BOOT_SECONDS = 30
+CHECKOUT = str(Path(__file__).parents[2])
 BOOT_ID = "/proc/sys/kernel/random/boot_id"
 
 
 @dataclass(frozen=True)
 class HostState:
-    """A host as it is now."""
+    """A host as it is now, and which checkout of this code made it with which wheel index."""
 
     name: str
     address: str
     state: str
     pid: int | None
+    checkout: str
+    index: str
+
+    @property
+    def is_ours(self) -> bool:
+        """Whether this checkout made it."""
+        return self.checkout == CHECKOUT
 
 
 def up(
@@ -65,8 +73,15 @@ def up(
     return host
 
 
-def create(name: str, data_path: str, template: Path | None = None) -> None:
-    """Make a host's folder, empty or from a template's `upper` and `data.img`."""
+def create(name: str, data_path: str, template: Path | None = None, index: str = "") -> None:
+    """Make a host's folder, empty or from a template's `upper` and `data.img`.
+
+    Args:
+        name: the host's.
+        data_path: where the real file system is mounted.
+        template: what to copy.
+        index: the digest of the wheel index that it is to use.
+    """
     folder = state.host_folder(name)
     taken = {one.address for one in list_hosts()}
     shutil.rmtree(folder, ignore_errors=True)
@@ -82,7 +97,13 @@ def create(name: str, data_path: str, template: Path | None = None) -> None:
     (upper / "etc/hostname").write_text(f"{name}\n")
     address = network.free_address(taken)
     ssh.write_keys(folder, address)
-    document = {"name": name, "address": address, "data_path": data_path}
+    document = {
+        "name": name,
+        "address": address,
+        "data_path": data_path,
+        "checkout": CHECKOUT,
+        "index": index,
+    }
     (folder / "host.json").write_text(json.dumps(document))
 
 
@@ -95,8 +116,9 @@ def get(name: str) -> SandboxHost:
     folder = state.host_folder(name)
     if not (folder / "host.json").exists():
         raise SandboxError(f"There is no host {name}.", f"Make it: redeploy sandbox up {name}.")
-    address = json.loads((folder / "host.json").read_text())["address"]
-    return SandboxHost(name, address, ssh.key_file(), folder / "known_hosts")
+    made = json.loads((folder / "host.json").read_text())
+    index_url = index_server.url(made.get("index", ""))
+    return SandboxHost(name, made["address"], ssh.key_file(), folder / "known_hosts", index_url)
 
 
 def list_hosts() -> list[HostState]:
@@ -106,7 +128,8 @@ def list_hosts() -> list[HostState]:
         name = document.parent.name
         pid = leader(name)
         word = "down" if pid is None else "cut" if network.is_cut(name) else "up"
-        found.append(HostState(name, json.loads(document.read_text())["address"], word, pid))
+        made = {"checkout": "", "index": ""} | json.loads(document.read_text())
+        found.append(HostState(name, made["address"], word, pid, made["checkout"], made["index"]))
     return found
 
 

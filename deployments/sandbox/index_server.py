@@ -1,11 +1,14 @@
-"""Serves the wheel index on the bridge: a plain static file server in a process of its own."""
+"""Serves the wheel indexes on the bridge: a plain static file server in a process of its own.
+
+All checkouts on this machine share it. Whoever started it, it is left alone while it serves what
+is asked for.
+"""
 
 from __future__ import annotations
 
-import hashlib
+import http.client
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -20,19 +23,40 @@ PORT = 8418
 URL = f"http://{network.GATEWAY}:{PORT}"
 
 
-def start(folder: Path) -> None:
-    """Serve a folder on the bridge, unless that is being done already by this very code."""
-    if _running() and _recorded()[2] == _code():
+def url(digest: str) -> str:
+    """Return where the index of that digest is served."""
+    return f"{URL}/{digest}".rstrip("/")
+
+
+def start(folder: Path, digest: str) -> None:
+    """Serve the folder of all indexes on the bridge, unless one of them is being served already.
+
+    Raises:
+        SandboxError: it is not served.
+    """
+    network.raise_bridge()
+    if serves(digest):
         return
     stop()
-    network.raise_bridge()
     with _log().open("ab") as log:
         argv = [sys.executable, str(SERVER), network.GATEWAY, str(PORT), str(folder)]
         server = subprocess.Popen(
             argv, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
         )
-    _pid_file().write_text(f"{server.pid} {_start_time(server.pid)} {_code()}")
-    _wait_until_listening()
+    _pid_file().write_text(f"{server.pid} {_start_time(server.pid)}")
+    _wait_until_served(digest)
+
+
+def serves(digest: str) -> bool:
+    """Say whether an index is being served; a busy server is given its time."""
+    connection = http.client.HTTPConnection(network.GATEWAY, PORT, timeout=20)
+    try:
+        connection.request("HEAD", f"/{digest}/simple/")
+        return connection.getresponse().status == http.client.OK
+    except (OSError, http.client.HTTPException):
+        return False
+    finally:
+        connection.close()
 
 
 def stop() -> None:
@@ -49,29 +73,25 @@ def stop() -> None:
 
 
 def _running() -> int | None:
-    pid, started, _ = _recorded()
+    pid, started = _recorded()
     return int(pid) if pid and _start_time(int(pid)) == started else None
 
 
-def _recorded() -> tuple[str, str, str]:
-    """Return the server's process, when that started, and the code it runs."""
+def _recorded() -> tuple[str, str]:
+    """Return the server's process and when that started."""
     try:
-        pid, started, code = _pid_file().read_text().split()
+        pid, started, *_ = _pid_file().read_text().split()  # older versions wrote more
     except (OSError, ValueError):
-        return "", "", ""
-    return pid, started, code
+        return "", ""
+    return pid, started
 
 
-def _code() -> str:
-    return hashlib.sha256(SERVER.read_bytes()).hexdigest()[:12]
-
-
-def _wait_until_listening() -> None:
+def _wait_until_served(digest: str) -> None:
     for _ in range(100):
-        with suppress(OSError), socket.create_connection((network.GATEWAY, PORT), timeout=1):
+        if serves(digest):
             return
         time.sleep(0.05)
-    raise SandboxError(f"The wheel index at {URL} does not answer.", f"See {_log()}.")
+    raise SandboxError(f"The wheel index at {url(digest)} does not answer.", f"See {_log()}.")
 
 
 def _start_time(pid: int) -> str | None:

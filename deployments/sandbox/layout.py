@@ -10,7 +10,7 @@ import time
 import urllib.request
 from pathlib import Path, PurePosixPath
 
-from deployments.sandbox import catalog, index, index_server, ssh
+from deployments.sandbox import catalog, index, ssh
 from deployments.sandbox.errors import SandboxError
 from deployments.sandbox.ssh import SandboxHost
 from deployments.sandbox.stories import STORIES, Story
@@ -95,18 +95,18 @@ def publish(folder: Path) -> None:
         index.write(folder / story.index_path, story.nightly, [story.old], cubins)
 
 
-def wheel_index(story: Story) -> str:
-    """Return the base of the story's nightly index."""
-    return _below_index(story, "wheels")
+def wheel_index(host: SandboxHost, story: Story) -> str:
+    """Return the base of the story's nightly index, as a host is to use it."""
+    return _below_index(host, story, "wheels")
 
 
-def simple_index(story: Story) -> str:
-    """Return the story's index of everything that is not vLLM."""
-    return _below_index(story, "simple")
+def simple_index(host: SandboxHost, story: Story) -> str:
+    """Return the story's index of everything that is not vLLM, as a host is to use it."""
+    return _below_index(host, story, "simple")
 
 
-def _below_index(story: Story, part: str) -> str:
-    return "/".join(piece for piece in (index_server.URL, story.index_path, part) if piece)
+def _below_index(host: SandboxHost, story: Story, part: str) -> str:
+    return "/".join(piece for piece in (host.index_url, story.index_path, part) if piece)
 
 
 def _install(host: SandboxHost, story: Story) -> None:
@@ -118,8 +118,8 @@ def _install(host: SandboxHost, story: Story) -> None:
         host,
         *as_user,
         *("uv", "pip", "install", "--python", story.environment, "--no-deps", "-r", "-"),
-        *("--default-index", simple_index(story)),
-        *("--index", f"{wheel_index(story)}/{story.old.commit}"),
+        *("--default-index", simple_index(host, story)),
+        *("--index", f"{wheel_index(host, story)}/{story.old.commit}"),
         stdin=pins.encode(),
     )
 

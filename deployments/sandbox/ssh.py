@@ -13,12 +13,13 @@ from deployments.sandbox.errors import SandboxError
 
 @dataclass(frozen=True)
 class SandboxHost:
-    """How to reach a host."""
+    """How to reach a host, and where it finds the wheels of its story."""
 
     name: str
     address: str
     key_file: Path
     known_hosts: Path
+    index_url: str
 
 
 def key_file() -> Path:

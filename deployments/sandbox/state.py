@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from deployments.sandbox.errors import SandboxError
+from deployments.sandbox.errors import WrongWish
 
 Say = Callable[[str], None]
 """Tells a person what is being done."""
@@ -33,10 +33,10 @@ def host_folder(name: str) -> Path:
     """Return the folder of one host.
 
     Raises:
-        SandboxError: that is no name for a host.
+        WrongWish: that is no name for a host.
     """
     if not NAME.fullmatch(name):
-        raise SandboxError(
+        raise WrongWish(
             f"{name!r} is no name for a sandbox host.",
             "Use a lower-case letter and up to nine lower-case letters or digits.",
         )
