@@ -17,8 +17,6 @@ class Settings(BaseSettings):
     lease_seconds: int = Field(
         900, ge=60, description="how long an environment stays locked after its run fell silent"
     )
-    poll_first_seconds: float = Field(2, gt=0, description="the first long poll of an operation")
-    poll_longest_seconds: float = Field(20, gt=0, description="polls grow up to this")
     ready_patience_seconds: float = Field(
         60, gt=0, description="how long a service that listens may take to answer as it should"
     )

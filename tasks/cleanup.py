@@ -4,7 +4,7 @@ from pydantic import BaseModel
 
 from tasks.facts import Facts
 from tasks.redeployment import Redeployment
-from tasks.steps import POLICIES, step
+from tasks.steps import step
 
 
 class RemovedFile(BaseModel):
@@ -36,9 +36,6 @@ def cleanup(run: Redeployment, before: Facts) -> Cleaned:
         "owner": before.unit.user or "root",
         "older_than_seconds": run.service.debug_file_age_seconds,
     }
-    deadline = POLICIES["cleanup"].deadline_seconds
-    cleaned = Cleaned.model_validate(
-        run.do("cleanup", "cleanup", arguments, deadline_seconds=deadline)
-    )
+    cleaned = Cleaned.model_validate(run.do("cleanup", "cleanup", arguments))
     run.log(f"{cleaned.count} debug files removed, {cleaned.bytes / 1e6:.1f} MB")
     return cleaned

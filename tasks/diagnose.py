@@ -10,7 +10,7 @@ from tasks.diagnosis.symptoms import Death, DeathKind, Facts
 from tasks.errors import StepFailed
 from tasks.redeployment import Redeployment
 from tasks.start import Launched
-from tasks.steps import POLICIES, step
+from tasks.steps import step
 
 JOURNAL_LINES = 2000
 
@@ -63,10 +63,4 @@ def _journal_of(
 
 
 def _recorded(run: Redeployment, verb: str, arguments: dict[str, Any]) -> dict[str, Any]:
-    return run.do(
-        "diagnose",
-        verb,
-        arguments,
-        operation=f"diagnose-{verb}",
-        deadline_seconds=POLICIES["diagnose"].deadline_seconds,
-    )
+    return run.do("diagnose", verb, arguments, operation=f"diagnose-{verb}")

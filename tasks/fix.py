@@ -10,7 +10,7 @@ from tasks.diagnosis.symptoms import Facts
 from tasks.errors import StepFailed
 from tasks.planned import Plan
 from tasks.redeployment import Redeployment
-from tasks.steps import POLICIES, step
+from tasks.steps import step
 from tasks.stop import stop_unit
 from tasks.verify import prove
 
@@ -65,5 +65,4 @@ def _install(run: Redeployment, remedy: Remedy) -> Fixed:
         "indexes": run.service.indexes,
         "find_links": [],
     }
-    deadline = POLICIES["fix"].deadline_seconds
-    return Fixed.model_validate(run.do("fix", "install", arguments, deadline_seconds=deadline))
+    return Fixed.model_validate(run.do("fix", "install", arguments))

@@ -5,6 +5,7 @@ import logging
 from blocks.errors import RedeployError, Refused
 from blocks.settings import Settings
 from tasks.errors import StepFailed
+from tasks.policies import seconds_for
 from tasks.redeployment import Redeployment
 from tasks.request import Request
 from tasks.steps import step
@@ -27,20 +28,24 @@ def lock(run: Redeployment) -> None:
 
 
 def acquire(run: Redeployment) -> None:
-    """Take or renew the lock, and go by the wish that this redeploy began with.
+    """Take or renew the lock, once a run, and go by the wish that this redeploy began with.
 
     A resumed run, whose `lock` task answers from its result, does so too.
     """
+    if run.holds_lock:
+        return
     payload = {
         "environment": run.service.environment,
         "holder": run.id,
-        "who": run.request.requested_by or "unnamed",
+        "who": run.request.who,
         "why": run.request.reason or f"redeploy to {run.request.target}",
         "lease_seconds": Settings().lease_seconds,
     }
+    run.holds_lock = True  # also when the answer is lost
     try:
-        answer = run.supervisor.call("lock", payload)
+        answer = run.supervisor.call("lock", payload, timeout=seconds_for("lock"))
     except Refused as refused:
+        run.holds_lock = False
         raise StepFailed.of("lock", refused) from refused
     run.request = _first_wish(run)
     if answer.get("taken_over"):
@@ -65,7 +70,9 @@ def _first_wish(run: Redeployment) -> Request:
 
 
 def release(run: Redeployment) -> None:
-    """Give the lock back; when the link is down, its lease runs out."""
+    """Give the lock back, if it was taken; when the link is down, its lease runs out."""
+    if not run.holds_lock:
+        return
     asked = {"environment": run.service.environment, "holder": run.id}
     try:
         run.supervisor.call("unlock", asked)

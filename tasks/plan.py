@@ -18,7 +18,7 @@ from tasks.packages.versions import commit_delta
 from tasks.planned import Plan
 from tasks.redeployment import Redeployment
 from tasks.request import Request, SkewPolicy, Strategy
-from tasks.steps import POLICIES, step
+from tasks.steps import step
 
 _SPARE_BYTES = 256 * 1024**2
 _INDEX_TRIES = 3
@@ -130,7 +130,6 @@ def _draw_up(run: Redeployment, facts: Facts) -> Plan:
             "find_links": [],
         },
         operation="resolve",
-        deadline_seconds=POLICIES["plan"].deadline_seconds,
     )
     locked: dict[str, str] = resolved["packages"]
     installed = facts.environment.versions()

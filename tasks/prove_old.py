@@ -7,11 +7,10 @@ from tasks import metrics
 from tasks.errors import PlanRefused, StepFailed
 from tasks.facts import Facts
 from tasks.planned import Plan
+from tasks.policies import seconds_for
 from tasks.redeployment import Redeployment
 from tasks.steps import step
 from tasks.wait_healthy import LOOPBACK, ask, standing
-
-_PATIENCE_SECONDS = 10.0
 
 
 @step("prove-old")
@@ -28,12 +27,12 @@ def prove_old(run: Redeployment, before: Facts, plan: Plan) -> str:
         return LOOPBACK
     address = standing(run, before.unit.invocation_id)["address"] or LOOPBACK
     try:
-        ask(run, "prove-old", plan.before, patience=_PATIENCE_SECONDS, address=address)
+        ask(run, "prove-old", plan.before, patience=seconds_for("prove-old"), address=address)
     except StepFailed as problem:
         raise PlanRefused(
             f"{problem.message} It runs, and was not stopped.",
             hint="Correct port, served_model or api_key. If it is broken and shall be replaced all "
-            "the same, say so: even if broken.",
+            "the same: --even-if-broken.",
         ) from problem
     with run.reached(address) as base_url:
         found = metrics.read(base_url)

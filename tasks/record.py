@@ -19,7 +19,7 @@ from tasks.reinstall import Staged
 from tasks.release import AttemptRecord, ReleaseRecord, Result, StartRecord
 from tasks.report import duration
 from tasks.startup.history import Start
-from tasks.steps import POLICIES, step
+from tasks.steps import step
 from tasks.timing import Operation, down_time, steps_of
 from tasks.wait_healthy import Serving
 
@@ -146,12 +146,7 @@ def record(run: Redeployment, story: Story, result: Result, verdict: str) -> Rel
         StepFailed: the host could not write the record.
     """
     written = _write_up(run, story, result, verdict)
-    run.do(
-        "record",
-        "record",
-        {"record": written.model_dump(mode="json")},
-        deadline_seconds=POLICIES["record"].deadline_seconds,
-    )
+    run.do("record", "record", {"record": written.model_dump(mode="json")})
     publish(run, "release", report.release_page(written), verdict)
     if written.attempts:
         publish(run, "attempts", report.attempts_page(written.attempts), verdict)
@@ -174,7 +169,7 @@ def _write_up(run: Redeployment, story: Story, result: Result, verdict: str) -> 
         target=request.target,
         strategy=request.strategy,
         skew=request.skew,
-        who=request.requested_by,
+        who=request.who,
         why=request.reason,
         result=result,
         verdict=verdict,

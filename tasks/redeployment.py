@@ -15,6 +15,7 @@ from blocks.service import Service
 from blocks.supervisor_client import Outcome, Supervisor
 from tasks.errors import StepFailed
 from tasks.facts import Facts
+from tasks.policies import seconds_for
 from tasks.request import Request
 
 _current: ContextVar["Redeployment"] = ContextVar("redeployment")
@@ -31,7 +32,8 @@ class StepTime(BaseModel):
 class Redeployment:
     """One redeploy under way. Opaque to Prefect: neither a dataclass nor a model.
 
-    `before` is the host as the snapshot found it, from then on.
+    `before` is the host as the snapshot found it, from then on; `holds_lock` says whether this
+    run has taken the environment's lock, or may have.
     """
 
     def __init__(self, id_: str, request: Request, service: Service) -> None:
@@ -41,6 +43,7 @@ class Redeployment:
         self.host: Host = service.host
         self.supervisor = Supervisor(service.host)
         self.before: Facts | None = None
+        self.holds_lock = False
         self.phase = ""
         self.step = ""
         self.times: list[StepTime] = []
@@ -124,13 +127,15 @@ class Redeployment:
             verb: the supervisor's verb.
             arguments: the verb's arguments.
             operation: the operation's own name where a step has several; default: the step's.
-            deadline_seconds: how long it may take on the host.
+            deadline_seconds: how long to wait for it; default: as `POLICIES` says of the step.
             on_progress: called with each progress that the host reports.
             secrets: variables for the operation's process alone; they are recorded nowhere.
 
         Raises:
             StepFailed: the operation failed, now or when it was first done.
         """
+        if deadline_seconds is None:
+            deadline_seconds = seconds_for(step)
         try:
             outcome = self.supervisor.ensure(
                 self.operation(operation or step),

@@ -4,7 +4,7 @@ from pydantic import BaseModel
 
 from tasks.planned import Plan
 from tasks.redeployment import Redeployment
-from tasks.steps import POLICIES, step
+from tasks.steps import step
 
 
 class Staged(BaseModel):
@@ -28,9 +28,6 @@ def reinstall(run: Redeployment, plan: Plan) -> Staged:
         "indexes": run.service.indexes,
         "find_links": [],
     }
-    result = run.do(
-        "reinstall", "stage", arguments, deadline_seconds=POLICIES["reinstall"].deadline_seconds
-    )
-    staged = Staged.model_validate(result)
+    staged = Staged.model_validate(run.do("reinstall", "stage", arguments))
     run.log(f"{len(plan.locked)} packages reinstalled, {len(staged.packages)} in {staged.sibling}")
     return staged

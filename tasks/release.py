@@ -7,7 +7,7 @@ from pydantic import BaseModel
 from tasks.packages.diff import PackageDiff
 from tasks.packages.versions import CommitDelta
 
-Result = Literal["live", "live, benchmark failed", "rolled back", "down", "nothing changed"]
+Result = Literal["live", "live, benchmark failed", "rolled back", "down"]
 
 
 class StepRecord(BaseModel):

@@ -46,12 +46,19 @@ def diagnosis_page(finding: Finding, failure: StepFailed) -> str:
     """Return a diagnosis: cause, how sure, what to do, and the service's last lines."""
     parts = [finding_page(finding, failure)]
     doing, py_spy = failure.fields.get("doing"), failure.fields.get("py_spy")
+    if failure.said:
+        parts += ["## All that was said", fenced(failure.said)]
     if doing:
         parts += ["## What its processes did", fenced("\n".join(map(str, doing)))]
     if py_spy:
         parts += ["## Where their Python code was", fenced(str(py_spy))]
     last = "\n".join(str(line) for line in failure.fields.get("last_lines", []))
     return "\n\n".join([*parts, "## The last lines", fenced(last or "none")])
+
+
+def failure_page(failure: StepFailed) -> str:
+    """Return all that was said of a failure of which the message is only the short form."""
+    return f"# {inert(failure.message)}\n\n{inert(failure.hint)}\n\n{fenced(failure.said)}"
 
 
 def finding_page(finding: Finding, failure: StepFailed) -> str:

@@ -77,3 +77,8 @@ class Request(BaseModel):
         pattern=r"^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$",
         description="The id of a redeploy that was cut off: go on where its host's record ends.",
     )
+
+    @property
+    def who(self) -> str:
+        """Return who asks; only Prefect's form and API ask without a name."""
+        return self.requested_by or "Prefect's UI or API"

@@ -1,4 +1,4 @@
-"""Start the service again after a remedy."""
+"""Start the service again, after a remedy or on the way back."""
 
 from tasks.redeployment import Redeployment
 from tasks.start import Launched, launch
@@ -7,7 +7,7 @@ from tasks.steps import step
 
 @step("restart")
 def restart(run: Redeployment, gpu_baseline: dict[str, int]) -> Launched:
-    """Start the unit again; the remedy has stopped it.
+    """Start the unit again; what went before has stopped it.
 
     Raises:
         StepFailed: a GPU is still held, or systemd refused.

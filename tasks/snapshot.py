@@ -17,7 +17,7 @@ def snapshot(run: Redeployment) -> Facts:
         StepFailed: the unit or the environment is not what the service says.
     """
     facts = Facts.model_validate(run.do("snapshot", "facts", run.service.location()))
-    problem = unusable(facts, run.service.distribution)
+    problem = unusable(facts, run.service.unit, run.service.distribution)
     if problem:
         raise StepFailed("snapshot", "not-as-configured", problem, hint="Nothing was changed.")
     run.log(
@@ -29,10 +29,10 @@ def snapshot(run: Redeployment) -> Facts:
     return facts
 
 
-def unusable(facts: Facts, distribution: str) -> str | None:
+def unusable(facts: Facts, unit: str, distribution: str) -> str | None:
     """Return why this host cannot be redeployed as configured, or None."""
     if not facts.unit.exists:
-        return f"systemd has no such unit (LoadState={facts.unit.load_state})."
+        return f"systemd does not know {unit} (LoadState={facts.unit.load_state})."
     if facts.environment.problem:
         return f"{facts.environment.path} could not be looked at: {facts.environment.problem}"
     if not facts.environment.exists or facts.environment.python is None:

@@ -1,4 +1,4 @@
-"""The steps of a redeploy: how long each may take, what is tried again, what a person sees.
+"""The steps of a redeploy, as tasks.
 
 A step is a Prefect task. Its result is kept under a key of our own (redeploy, attempt, step), so
 that a resumed run shows finished steps as they were; what acts asks the host's operation log.
@@ -7,7 +7,6 @@ that a resumed run shows finished steps as they were; what acts asks the host's 
 import functools
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass
 from time import monotonic
 from typing import Any, Concatenate, ParamSpec, TypeVar, cast
 
@@ -18,69 +17,14 @@ from prefect.context import TaskRunContext
 from prefect.states import Failed
 
 from blocks.errors import RedeployError
+from tasks import report
+from tasks.artifacts import publish
+from tasks.errors import StepFailed
+from tasks.policies import POLICIES
 from tasks.redeployment import Redeployment
 
 P = ParamSpec("P")
 T = TypeVar("T")
-
-LINK = "a lost link, until the host's link_patience_seconds have passed"
-HOOK = "a hook without an answer, or with 5xx, 429 or exit status 75, three times"
-
-
-@dataclass(frozen=True)
-class Policy:
-    """What holds for one step.
-
-    Attributes:
-        deadline_seconds: how long the flow waits for its operation, which goes on on the host;
-            None: the service says.
-        again: which errors are transient and tried again.
-        shown: what a person sees when it fails.
-    """
-
-    deadline_seconds: int | None
-    again: str
-    shown: str
-
-
-POLICIES = {
-    "lock": Policy(60, LINK, "who holds the environment, since when and why"),
-    "snapshot": Policy(120, LINK, "what could not be read"),
-    "plan": Policy(900, f"{LINK}; an index that does not answer, three times", "why it is refused"),
-    "prove-old": Policy(10, "a service that does not answer yet", "how it does not serve"),
-    "drain": Policy(None, f"{LINK}; {HOOK}", "what the hook answered"),
-    "stop": Policy(None, LINK, "systemd's answer"),
-    "reinstall": Policy(3600, LINK, "uv's own words"),
-    "verify": Policy(1800, LINK, "the files, markers and packages that are not as locked"),
-    "cleanup": Policy(300, LINK, "what could not be removed"),
-    "switch": Policy(300, LINK, "what was at the path and what is there now"),
-    "start": Policy(None, LINK, "systemd's answer, or who holds the GPUs"),
-    "restart": Policy(None, LINK, "systemd's answer, or who holds the GPUs"),
-    "wait-healthy": Policy(None, LINK, "the last stage and the service's last lines"),
-    "diagnose": Policy(120, LINK, "the finding, or that the log does not hold the cause"),
-    "fix": Policy(900, LINK, "the remedy and uv's own words"),
-    "benchmark": Policy(None, LINK, "how many requests failed"),
-    "undrain": Policy(None, HOOK, "STILL DRAINED, what the hook answered, and what to do by hand"),
-    "record": Policy(60, LINK, "where the record is not"),
-    "roll-back": Policy(None, LINK, "DOWN since when, and the one command to try"),
-}
-
-
-def policies_page() -> str:
-    """Return the table of all steps as markdown; docs/steps.md is this."""
-    rows = "\n".join(
-        f"| {name} | {_limit(one.deadline_seconds)} | {one.again} | {one.shown} |"
-        for name, one in POLICIES.items()
-    )
-    return (
-        "# What happens when a step fails\n\n"
-        "| step | longest | tried again | what a person sees |\n|---|---|---|---|\n"
-        f"{rows}\n"
-    )
-
-
-def _limit(seconds: int | None) -> str:
-    return "as the service says" if seconds is None else f"{seconds} s"
 
 
 def step(
@@ -108,6 +52,8 @@ def step(
                 return function(run, *args, **kwargs)
             except RedeployError as error:
                 run.log(str(error), logging.ERROR)
+                if isinstance(error, StepFailed) and error.said:
+                    publish(run, "failure", report.failure_page(error), error.message)
                 return cast("T", Failed(message=str(error), data=error))
 
         as_task = task(

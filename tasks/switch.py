@@ -2,7 +2,7 @@
 
 from tasks.redeployment import Redeployment
 from tasks.reinstall import Staged
-from tasks.steps import POLICIES, step
+from tasks.steps import step
 
 
 @step("switch")
@@ -40,5 +40,4 @@ def exchange(run: Redeployment, step_name: str, incoming: str, kept: str) -> Non
             "unit": run.service.unit,
         },
         operation="switch",
-        deadline_seconds=POLICIES["switch"].deadline_seconds,
     )

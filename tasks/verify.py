@@ -7,7 +7,7 @@ from pydantic import BaseModel, Field
 from tasks.planned import Plan
 from tasks.redeployment import Redeployment
 from tasks.reinstall import Staged
-from tasks.steps import POLICIES, step
+from tasks.steps import step
 
 
 class Verified(BaseModel):
@@ -61,6 +61,5 @@ def prove(
         "verify",
         arguments,
         operation="verify" if step_name == "verify" else f"{step_name}-verify",
-        deadline_seconds=POLICIES["verify"].deadline_seconds,
     )
     return Verified.model_validate(result)

@@ -142,7 +142,7 @@ def test_what_stays_keeps_its_requirements_and_what_is_locked_has_none_yet() -> 
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        ({"unit__load_state": "not-found"}, "no such unit"),
+        ({"unit__load_state": "not-found"}, "does not know vllm.service"),
         ({"environment__exists": False}, "is not a Python environment"),
         ({"environment__problem": "it hangs"}, "could not be looked at: it hangs"),
         ({"environment__packages": []}, "vllm is not installed"),
@@ -151,7 +151,7 @@ def test_what_stays_keeps_its_requirements_and_what_is_locked_has_none_yet() -> 
     ],
 )
 def test_a_host_that_is_not_as_configured(changes: dict[str, Any], said: str | None) -> None:
-    found = unusable(facts(**changes), "vllm")
+    found = unusable(facts(**changes), "vllm.service", "vllm")
     assert (found is None) if said is None else (found is not None and said in found)
 
 

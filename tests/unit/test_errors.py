@@ -2,7 +2,11 @@
 
 import pickle
 
+import pytest
+
 from blocks.errors import HostUnreachable, Refused
+from tasks.errors import StepFailed
+from tasks.report import failure_page
 
 
 def test_an_error_says_what_happened_what_was_left_and_what_to_do() -> None:
@@ -16,3 +20,43 @@ def test_fields_survive_pickling() -> None:
     error.sent = True
     again = pickle.loads(pickle.dumps(error))  # noqa: S301 - our own bytes
     assert (again.message, again.address, again.sent) == ("gone", "root@gpu:22", True)
+
+
+UV = """uv cannot resolve the packages:   x No solution found when resolving dependencies:
+  ╰─▶ Because there is no version of torch==9 and vllm==1 depends on torch==9, we can
+      conclude that your requirements are unsatisfiable."""
+
+
+def test_a_step_fails_with_our_sentence_and_the_last_that_was_said() -> None:
+    failed = StepFailed("plan", "unresolvable", UV, hint="Nothing was changed.", output="x")
+    assert str(failed) == (
+        "uv cannot resolve the packages: x No solution found when resolving dependencies: ╰─▶ "
+        "Because there is no version of torch==9 and vllm==1 depends on torch==9, we can conclude "
+        "that your requirements are unsatisfiable. Nothing was changed."
+    )
+    assert failed.said == UV
+    again = pickle.loads(pickle.dumps(failed))  # noqa: S301 - our own bytes
+    assert (again.message, again.fields) == (failed.message, {"said": UV, "output": "x"})
+    assert UV.splitlines()[1] in failure_page(failed)
+
+
+@pytest.mark.parametrize(
+    ("message", "most"),
+    [
+        ("cp failed: " + "x" * 4000, 420),
+        ("cp failed:\n" + "x\n" * 4000, 220),
+        ("y" * 4000, 201),
+        ("a: " + "\n".join("z" * 300 for _ in range(9)), 300),
+    ],
+)
+def test_a_wall_of_text_becomes_a_line(message: str, most: int) -> None:
+    failed = StepFailed("reinstall", "failed", message)
+    assert "\n" not in failed.message
+    assert len(failed.message) <= most
+    assert failed.said == message
+
+
+def test_a_short_message_stays_and_ends_once() -> None:
+    failed = StepFailed("lock", "held", "It is held. See '../x'.. It runs...")
+    assert failed.message == "It is held. See '../x'. It runs..."
+    assert StepFailed("lock", "held", "It is held.").fields == {}

@@ -13,6 +13,11 @@ def test_the_safe_wishes_are_the_default() -> None:
     assert not request.plan_only
 
 
+def test_whoever_asks_without_a_name_came_by_prefect() -> None:
+    assert Request(service="kimi").who == "Prefect's UI or API"
+    assert Request(service="kimi", requested_by="ann").who == "ann"
+
+
 @pytest.mark.parametrize(
     "target", ["nightly", "0.16.0rc2.dev344+gea5f903f8", "ea5f903f8", "0.25.1", "a" * 40]
 )
