@@ -20,16 +20,14 @@ class Host(Supervisor):
     """Notes what it is asked, and remembers what it is told."""
 
     asked: list[str]
-    who: str
+    who: str = ""
     refuses: Exception | None = None
 
-    def call(
-        self, verb: str, payload: Mapping[str, Any], *, timeout: float = 120
-    ) -> dict[str, Any]:
+    def call(self, verb: str, payload: Mapping[str, Any], **_: Any) -> dict[str, Any]:
         self.asked.append(verb)
         if verb == "lock" and self.refuses:
             raise self.refuses
-        self.who = str(payload.get("who", ""))
+        self.who = str(payload.get("who", self.who))
         return {}
 
     def ensure(self, operation: str, verb: str, arguments: Mapping[str, Any], **_: Any) -> Outcome:
