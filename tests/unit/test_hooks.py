@@ -1,16 +1,11 @@
-"""Hooks and draining, with a real HTTP server and real processes; only the record is in memory."""
+"""Hooks: what may be written down, and what calling them does, over real HTTP and processes."""
 
 import json
 import os
 import pickle
-import subprocess
 import sys
-import threading
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, cast
 
@@ -18,112 +13,26 @@ import pytest
 from pydantic import TypeAdapter, ValidationError
 from tenacity import wait_none
 
-from blocks.errors import CommandFailed, HostError, HostUnreachable
 from blocks.hooks import CommandHook, Hook, HttpHook, OptionalHook
-from blocks.host import Host, Ran
+from blocks.host import Host
 from blocks.service import Service
 from tasks import hooks
-from tasks import undrain as undraining
-from tasks.drain import Drained, Unreadable, requests_in, take_out, wait_until_idle
-from tasks.errors import StepFailed
 from tasks.hooks import HookFailed, call
-from tasks.redeployment import Redeployment
-from tasks.request import Request
-from tasks.undrain import put_back, put_in
+from tests.unit.routers import SECRET, NearHost, Router, routing
 
-SECRET = "sk-very-secret-4711"  # noqa: S105
 HOOKS: TypeAdapter[Any] = TypeAdapter(OptionalHook)
-IDLE = "vllm:num_requests_running 0\nvllm:num_requests_waiting 0\n"
-
-
-@dataclass
-class Router:
-    """A router's API: answers with the next status of a list, 200 when it is empty."""
-
-    url: str = ""
-    statuses: list[int] = field(default_factory=list)
-    calls: list[tuple[str, str, dict[str, str], str]] = field(default_factory=list)
-    metrics: list[str] = field(default_factory=list)
-    answer: str = "ok"
-    pause: float = 0
-
-    def hook(self, **more: Any) -> HttpHook:
-        return HttpHook(url=f"{self.url}/hook", **more)
-
-    @property
-    def port(self) -> int:
-        return int(self.url.rpartition(":")[2])
-
-
-def _handler(router: Router) -> type[BaseHTTPRequestHandler]:
-    class Handler(BaseHTTPRequestHandler):
-        def do_POST(self) -> None:
-            body = self.rfile.read(int(self.headers.get("Content-Length") or 0)).decode()
-            router.calls.append((self.command, self.path, dict(self.headers), body))
-            time.sleep(router.pause)
-            status = router.statuses.pop(0) if router.statuses else 200
-            self._say(status, router.answer)
-
-        do_PATCH = do_POST
-
-        def do_GET(self) -> None:
-            found = router.metrics.pop(0) if len(router.metrics) > 1 else router.metrics[0]
-            router.calls.append(("GET", self.path, {}, found))
-            self._say(200 if found else 500, found)
-
-        def _say(self, status: int, text: str) -> None:
-            self.send_response(status)
-            if status == 302:
-                self.send_header("Location", "/elsewhere")
-            self.end_headers()
-            self.wfile.write(text.encode())
-
-        def log_message(self, format: str, *args: object) -> None:  # noqa: A002
-            pass
-
-    return Handler
 
 
 @pytest.fixture
 def router() -> Iterator[Router]:
-    router = Router(metrics=[IDLE])
-    with ThreadingHTTPServer(("127.0.0.1", 0), _handler(router)) as server:
-        threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
-        router.url = f"http://127.0.0.1:{server.server_address[1]}"
+    with routing() as router:
         yield router
-        server.shutdown()
 
 
 @pytest.fixture(autouse=True)
 def quickly(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let pauses between tries pass at once."""
     monkeypatch.setattr(hooks, "PAUSES", wait_none())
-
-
-class NearHost:
-    """Runs what is meant for the host here, as a host would; lost when a test says so."""
-
-    def __init__(self) -> None:
-        self.lost = False
-        self.ran: list[tuple[str, ...]] = []
-
-    def run(self, argv: Sequence[str], *, timeout: float, repeatable: bool) -> Ran:
-        assert repeatable
-        self.ran.append(tuple(argv))
-        if self.lost:
-            raise HostUnreachable("The link is gone.")
-        try:
-            done = subprocess.run(
-                argv, capture_output=True, text=True, timeout=timeout, check=False
-            )
-        except subprocess.TimeoutExpired:
-            raise CommandFailed("It had not ended.") from None
-        return Ran(tuple(argv), done.returncode, done.stdout, done.stderr, 0)
-
-    @contextmanager
-    def tunnel(self, port: int, address: str) -> Iterator[int]:
-        assert address == "127.0.0.1"
-        yield port
 
 
 def called(hook: Hook) -> None:
@@ -195,7 +104,7 @@ def test_a_hook_is_kept_and_found_again_with_its_secrets() -> None:
 
 
 def test_prefect_knows_the_choice_and_where_the_secrets_are() -> None:
-    schema = Drains.model_json_schema()
+    schema = Service.model_json_schema()
     secrets = [f"{name}.{one}" for name in ("drain", "undrain") for one in ("bearer", "headers.*")]
     assert set(secrets) <= set(schema["secret_fields"])
     kinds = [one.get("$ref", one.get("type")) for one in schema["properties"]["drain"]["anyOf"]]
@@ -203,12 +112,12 @@ def test_prefect_knows_the_choice_and_where_the_secrets_are() -> None:
 
 
 @pytest.mark.parametrize("headers", [None, {}, "", {"X-Key": SECRET}])
-def test_a_block_comes_back_as_it_was_saved(run: "Run", headers: object) -> None:
+def test_a_block_comes_back_as_it_was_saved(headers: object) -> None:
     hook = HttpHook.model_validate({"url": "http://router", "bearer": "k", "headers": headers})
-    service = run.service.model_copy(update={"drain": hook})
+    host = Host(address="127.0.0.1")
+    service = Service(host=host, unit="vllm", environment="/opt/env", drain=hook)
     saved = service.model_dump(mode="json", context={"include_secrets": True})
-    saved["host"] = run.service.host
-    assert Drains.model_validate(saved).drain == hook
+    assert Service.model_validate({**saved, "host": host}).drain == hook
 
 
 # HTTP
@@ -362,239 +271,3 @@ def test_a_failure_survives_pickling(router: Router) -> None:
         called(router.hook())
     again = pickle.loads(pickle.dumps(failed.value))  # noqa: S301
     assert (str(again), again.hook) == (str(failed.value), failed.value.hook)
-
-
-# Waiting
-
-
-def test_requests_are_counted_over_all_engines() -> None:
-    text = (
-        'vllm:num_requests_running{engine="0"} 2.0\nvllm:num_requests_running{engine="1"} 1.0\n'
-        'vllm:num_requests_waiting{engine="0"} 4.0\nvllm:num_requests_waiting{engine="1"} 0.0\n'
-        "vllm:prompt_tokens_total 9\n"
-    )
-    assert requests_in(text) == 7
-
-
-@pytest.mark.parametrize(
-    "text",
-    ["", "<html>", "vllm:num_requests_running 0\n", IDLE.replace("running 0", "running NaN")],
-)
-def test_metrics_that_do_not_say_it_are_not_idle(text: str) -> None:
-    with pytest.raises(Unreadable):
-        requests_in(text)
-
-
-def waited(readings: list[int | None], deadline: float = 60) -> tuple[int | None, list[str], float]:
-    said: list[str] = []
-
-    def read() -> int:
-        found = readings.pop(0) if len(readings) > 1 else readings[0]
-        if found is None:
-            raise Unreadable("no answer")
-        return found
-
-    began = time.monotonic()
-    left = wait_until_idle(read, deadline, lambda message, _level: said.append(message))
-    return left, said, time.monotonic() - began
-
-
-def test_one_idle_reading_is_not_enough() -> None:
-    left, said, seconds = waited([2, 0, 1, 0, 0])
-    assert left == 0
-    assert said == ["waiting for 2 requests", "waiting for 1 requests"]
-    assert 2 < seconds < 5
-
-
-def test_the_deadline_ends_the_wait_with_what_is_left() -> None:
-    left, said, seconds = waited([3], deadline=1)
-    assert left == 3
-    assert said == ["waiting for 3 requests"]
-    assert 1 <= seconds < 2
-    assert waited([3], deadline=0)[0] == 3
-
-
-def test_what_cannot_be_read_three_times_is_not_waited_for() -> None:
-    left, said, seconds = waited([None, 1, None, None, None])
-    assert left is None
-    assert [one for one in said if "cannot be counted" in one] == [said[0]] * 4
-    assert seconds < 8
-
-
-# The steps, with the host's record in memory
-
-
-class Drains(Service):
-    """A service with hooks."""
-
-    _block_type_slug = "vllm-service-that-drains"
-
-    drain: OptionalHook = None
-    undrain: OptionalHook = None
-    drain_deadline_seconds: int = 120
-
-
-class Run(Redeployment):
-    """A redeploy whose host remembers in memory, and is lost when a test says so."""
-
-    def __init__(self, service: Service) -> None:
-        super().__init__("r1", Request(service="small"), service)
-        self.near = NearHost()
-        self.host = cast("Host", self.near)
-        self.remembered: dict[str, Any] = {}
-        self.lines: list[str] = []
-
-    def finished(self, name: str) -> bool:
-        self._reach()
-        return self.operation(name) in self.remembered
-
-    def do(self, step: str, verb: str, arguments: dict[str, Any], **more: Any) -> dict[str, Any]:
-        self._reach()
-        assert (step, verb) in (("drain", "remember"), ("undrain", "remember"))
-        name = self.operation(more["operation"])
-        self.lines.append(f"remember {name}")
-        return {"document": self.remembered.setdefault(name, arguments["document"])}
-
-    def log(self, message: str, level: int = 20) -> None:
-        self.lines.append(f"{level} {message}")
-
-    def log_unexpected(self, error: Exception) -> None:
-        self.lines.append(repr(error))
-
-    def _reach(self) -> None:
-        if self.near.lost:
-            raise HostUnreachable("The link is gone.")
-
-
-@pytest.fixture
-def run(router: Router) -> Run:
-    host = Host(address="127.0.0.1")
-    service = Drains(
-        host=host,
-        unit="vllm",
-        environment="/opt/env",
-        port=router.port,
-        drain=router.hook(body="out", bearer=SECRET),
-        undrain=router.hook(body="in", bearer=SECRET),
-        drain_deadline_seconds=5,
-    )
-    return Run(service)
-
-
-@pytest.fixture(autouse=True)
-def no_prefect(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let `put_back` call the step's function, without a task around it."""
-    monkeypatch.setattr(undraining, "undrain", put_in)
-
-
-def bodies(router: Router) -> list[str]:
-    return [body for method, _, _, body in router.calls if method == "POST"]
-
-
-def test_a_service_without_hooks_is_left_alone(run: Run, router: Router) -> None:
-    run.service = run.service.model_copy(update={"drain": None})
-    assert take_out(run, "127.0.0.1") == Drained()
-    assert put_back(run, serving=True) == ""
-    assert put_back(run, serving=False) == ""
-    assert (router.calls, run.lines) == ([], [])
-
-
-def test_the_service_is_drained_and_put_back_once_each(run: Run, router: Router) -> None:
-    router.metrics = [IDLE.replace("running 0", "running 2"), IDLE]
-    drained = take_out(run, "127.0.0.1")
-    assert (drained.requests_left, drained.hook) == (0, True)
-    assert 0.5 <= drained.seconds < 5
-    assert run.lines[0] == "remember r1/draining"
-    assert "waiting for 2 requests" in run.lines[2]
-    assert run.lines[-1] == "remember r1/drained"
-    with run.in_phase("attempt-2"):
-        assert take_out(run, "127.0.0.1") == drained
-    assert bodies(router) == ["out"]
-    assert put_back(run, serving=True) == ""
-    assert put_back(run, serving=True) == ""
-    assert bodies(router) == ["out", "in"]
-    assert SECRET not in "".join(run.lines) + json.dumps(run.remembered)
-
-
-def test_requests_that_do_not_end_are_cut_off_and_that_is_said(run: Run, router: Router) -> None:
-    run.service = run.service.model_copy(update={"drain_deadline_seconds": 1})
-    router.metrics = [IDLE.replace("waiting 0", "waiting 4")]
-    assert take_out(run, "127.0.0.1").requests_left == 4
-    assert "30 4 requests are cut off: they did not end in 1 s" in run.lines
-
-
-def test_metrics_that_cannot_be_read_do_not_hold_it_up(run: Run, router: Router) -> None:
-    router.metrics = [""]
-    assert take_out(run, "127.0.0.1").requests_left is None
-    assert "30 how many requests are cut off is unknown" in run.lines
-    assert sum("/metrics answers 500" in line for line in run.lines) == 3
-
-
-def test_a_drain_that_fails_ends_the_step_and_is_undone(run: Run, router: Router) -> None:
-    router.statuses = [403]
-    with pytest.raises(StepFailed, match="status 403") as failed:
-        take_out(run, "127.0.0.1")
-    assert (failed.value.step, failed.value.kind) == ("drain", "hook-failed")
-    assert "r1/drained" not in run.remembered
-    assert put_back(run, serving=True) == ""
-    assert bodies(router) == ["out", "in"]
-
-
-def test_a_run_that_was_killed_in_its_hook_calls_it_again(run: Run, router: Router) -> None:
-    run.remembered["r1/draining"] = {}
-    take_out(run, "127.0.0.1")
-    assert bodies(router) == ["out"]
-
-
-def test_a_service_that_was_not_drained_is_not_put_back(run: Run, router: Router) -> None:
-    assert put_back(run, serving=True) == ""
-    assert put_back(run, serving=False) == ""
-    assert router.calls == []
-
-
-def test_a_service_that_does_not_serve_stays_out_and_that_is_said(run: Run, router: Router) -> None:
-    take_out(run, "127.0.0.1")
-    said = put_back(run, serving=False)
-    assert said.startswith("STILL DRAINED: the service does not serve")
-    assert said.endswith(f"When it serves: POST {router.url}/hook.")
-    assert bodies(router) == ["out"]
-
-
-def test_an_undrain_that_fails_is_said_loudly(run: Run, router: Router) -> None:
-    take_out(run, "127.0.0.1")
-    router.statuses, router.answer = [401], f"bad key {SECRET}"
-    said = put_back(run, serving=True)
-    assert said.startswith("STILL DRAINED: the undrain hook failed: ")
-    assert "status 401: bad key ***" in said
-    assert said.endswith(f"Do it by hand: POST {router.url}/hook.")
-    assert SECRET not in said
-
-
-def test_a_service_without_an_undrain_hook_is_said_to_be_out(run: Run) -> None:
-    take_out(run, "127.0.0.1")
-    run.service = run.service.model_copy(update={"undrain": None})
-    assert put_back(run, serving=True).startswith("STILL DRAINED: ")
-
-
-def test_a_lost_host_does_not_hinder_a_call_from_here(run: Run, router: Router) -> None:
-    take_out(run, "127.0.0.1")
-    run.near.lost = True
-    assert put_back(run, serving=True) == ""
-    assert bodies(router) == ["out", "in"]
-    assert any("not recorded" in line for line in run.lines)
-
-
-def test_a_lost_host_whose_command_undrains_is_said(run: Run) -> None:
-    take_out(run, "127.0.0.1")
-    hook = CommandHook(argv=["router", "add", "a b"])
-    run.service = run.service.model_copy(update={"undrain": hook})
-    run.near.lost = True
-    said = put_back(run, serving=True)
-    assert said.startswith("STILL DRAINED: the undrain hook failed: The link is gone.")
-    assert said.endswith("Do it by hand: `router add 'a b'` on the host.")
-
-
-def test_a_lost_host_ends_the_drain_as_a_lost_host(run: Run) -> None:
-    run.near.lost = True
-    with pytest.raises(HostError):
-        take_out(run, "127.0.0.1")
