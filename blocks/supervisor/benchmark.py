@@ -36,7 +36,9 @@ def benchmark(arguments: dict[str, Any], work: Work) -> dict[str, Any]:
     """
     path = environment.require(arguments["environment"])
     key = work.secrets.get("OPENAI_API_KEY")
-    served = Served(arguments["unit"], arguments["port"], arguments["model"], key)
+    served = Served(
+        arguments["unit"], arguments["port"], arguments["model"], key, arguments["environment"]
+    )
     ended, measured = _run(path, arguments, served, work)
     failure = _failure(ended, measured, arguments["num_prompts"])
     if failure is not None:

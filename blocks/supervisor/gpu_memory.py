@@ -18,26 +18,26 @@ class GpuMemory:
     def __init__(self) -> None:
         self._child: patience.Beside | None = None
         self._held: int | None = None
-        self._over = False
+        self.is_over = False
 
     def held_by(self, pids: Iterable[int]) -> int | None:
         """Return the bytes that were held when the child last looked, and have it look anew.
 
         None: there is no driver, it does not tell, or it does not answer.
         """
-        if self._over:
+        if self.is_over:
             return None
         if self._child is None:
             self._child = patience.Beside(_Looker())
         answer = self._child.answer()
         if answer is not None:
             self._held = answer.value
-            self._over = answer.problem is not None
+            self.is_over = answer.problem is not None
         elif self._child.asked:
             self._held = None  # it hangs, perhaps for a moment
-        if not self._over and not self._child.asked:
+        if not self.is_over and not self._child.asked:
             self._child.ask(sorted(pids))
-        if self._over:
+        if self.is_over:
             self.close()
         return self._held
 

@@ -21,8 +21,8 @@ from blocks.supervisor.work import Doer, Work
 
 REFUSED_EXIT = 2
 _LARGEST_REQUEST = 32 << 20
-_READERS = {"facts": "facts.facts", "journal": "journal.journal", "alive": "watch.alive"}
-_DOERS = {
+READERS = {"facts": "facts.facts", "journal": "journal.journal", "alive": "watch.alive"}
+DOERS = {
     "facts": "facts.facts",
     "journal": "journal.journal",
     "stop": "start.stop",
@@ -50,11 +50,11 @@ class Supervisor:
         self.doers: dict[str, Doer] = {
             "remember": _remember,
             "record": lambda asked, work: releases.recorder(kept)(asked, work),
-            **{verb: _loaded_when_called(where) for verb, where in _DOERS.items()},
+            **{verb: _loaded_when_called(where) for verb, where in DOERS.items()},
         }
         self._readers: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
             "version": _version,
-            **{verb: _loaded_when_called(where) for verb, where in _READERS.items()},
+            **{verb: _loaded_when_called(where) for verb, where in READERS.items()},
             "operations": lambda asked: {"operations": self.operations.under(asked["prefix"])},
             "status": self._status,
             "history": lambda asked: {

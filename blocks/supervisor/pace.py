@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import collections
 import time
-from typing import Any
+from typing import Any, Callable, Protocol
 
 from blocks.supervisor import doing
 from blocks.supervisor.samples import Sampler
@@ -18,15 +18,37 @@ _MOST_SAMPLES = 20_000
 _LOOK_AGAIN_SECONDS = 300.0
 
 
-class Pace:
-    """Judges one start; `slow` are the times at which it was found slow."""
+class Sampling(Protocol):
+    """What takes samples of a control group; see `Sampler`."""
 
-    def __init__(self, arguments: dict[str, Any]) -> None:
+    def sample(self, control_group: str | None, lines: int) -> Sample:
+        """Take one."""
+
+    def close(self) -> None:
+        """Take no more."""
+
+
+class Pace:
+    """Judges one start; `slow` are the times at which it was found slow.
+
+    Args:
+        arguments: Those of `watch`.
+        sampler: What takes the samples.
+        look: Says what the processes of a control group do, the main one first.
+    """
+
+    def __init__(
+        self,
+        arguments: dict[str, Any],
+        sampler: Sampling | None = None,
+        look: Callable[[str | None, int | None], list[str]] = doing.doing,
+    ) -> None:
         self._limits = Limits(total=arguments["deadline_seconds"]).with_stages(arguments["limits"])
         self._longest: dict[str, float] = arguments["longest"]
         self._floor: float = arguments["stall_floor_seconds"]
         self._interval = min(_SAMPLE_SECONDS, self._floor / _SAMPLES_IN_FLOOR)
-        self._sampler = Sampler()
+        self._sampler = sampler or Sampler()
+        self._look = look
         self._samples: collections.deque[Sample] = collections.deque(maxlen=_MOST_SAMPLES)
         self._looked_at = 0.0
         self.due = 0.0
@@ -34,9 +56,8 @@ class Pace:
         self.slow: list[dict[str, Any]] = []
         self.doing: list[str] = []
 
-    def overdue(self, how: Progress, started: float) -> str | None:
+    def overdue(self, how: Progress, started: float, now: float) -> str | None:
         """Say which limit is passed, if any is."""
-        now = time.time()
         return self._limits.overdue(how.stage, how.seconds_in_stage(now), now - started)
 
     def look(self, how: Progress, state: dict[str, Any]) -> bool:
@@ -53,7 +74,10 @@ class Pace:
 
     def told(self) -> dict[str, Any]:
         """Return what is judged, for a person who waits."""
-        judgement = None if self.judgement is None else self.judgement._asdict()
+        if self.judgement is None:
+            return {"judgement": None, "doing": []}
+        kind, quiet, why = self.judgement
+        judgement = {"kind": kind, "quiet_seconds": round(quiet, 1), "why": why}
         return {"judgement": judgement, "doing": self.doing}
 
     def close(self) -> None:
@@ -68,7 +92,7 @@ class Pace:
         if turned:
             self.slow.append({})
         if turned or time.monotonic() - self._looked_at >= _LOOK_AGAIN_SECONDS:
-            self.doing = doing.doing(state["control_group"], state["main_pid"])
+            self.doing = self._look(state["control_group"], state["main_pid"])
             self._looked_at = time.monotonic()
         self.slow[-1] = {
             "stage": stage,

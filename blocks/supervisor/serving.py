@@ -7,7 +7,7 @@ import re
 import time
 from typing import Any
 
-from blocks.supervisor import cgroups, ports, talk, units
+from blocks.supervisor import cgroups, ports, stacks, talk, units
 from blocks.supervisor.failures import Failure
 from blocks.supervisor.journal import last_lines
 from blocks.supervisor.verdicts import verdict
@@ -33,9 +33,13 @@ class Served:
         port: The port it serves on.
         model: The model's name in its API.
         key: The key of its API, if it wants one.
+        environment: The environment it runs from.
     """
 
-    def __init__(self, unit: str, port: int, model: str, key: str | None) -> None:
+    def __init__(
+        self, unit: str, port: int, model: str, key: str | None, environment: str | None = None
+    ) -> None:
+        self._environment = environment
         self._unit, self._port, self._model, self._key = unit, port, model, key
         state = units.state(unit)
         self._invocation = state["invocation_id"]
@@ -77,7 +81,10 @@ class Served:
         if died is not None or answer is not None or self.work_done() != before:
             return died
         sentence = f"{self._unit} does not answer a completion of one token."
-        return self._failure("hung", sentence, units.state(self._unit), None, None)
+        state = units.state(self._unit)
+        failure = self._failure("hung", sentence, state, None, None)
+        failure.fields.update(stacks.held_up(state, self._environment))
+        return failure
 
     def work_done(self) -> float | None:
         """Return a number that grows while the service works, if it tells one."""

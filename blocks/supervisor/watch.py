@@ -11,7 +11,7 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
-from blocks.supervisor import cgroups, doing, holders, ports, proc, py_spy, units
+from blocks.supervisor import cgroups, holders, ports, proc, stacks, units
 from blocks.supervisor.ends import Ends
 from blocks.supervisor.facts import boot_id
 from blocks.supervisor.failures import Failure
@@ -107,7 +107,7 @@ class _Watch:
                 address = self._serves(state)
                 if address is not None:
                     return self._serving(address, pace)
-                overdue = pace.overdue(self._trace.how, self._started)
+                overdue = pace.overdue(self._trace.how, self._started, time.time())
                 if overdue is not None:
                     raise self._held_up("hung", f"does not serve: {overdue}", state)
                 if pace.look(self._trace.how, state):
@@ -238,15 +238,8 @@ class _Watch:
 
     def _held_up(self, kind: str, why: str, state: dict[str, Any]) -> Failure:
         """Make the failure of a start that does not get on; its processes are left as they are."""
-        group, main_pid = state["control_group"], state["main_pid"]
-        pids = cgroups.members(group) if group else set()
-        return self._failure(
-            kind,
-            state,
-            f"{self._unit} {why}",
-            doing=doing.doing(group, main_pid),
-            py_spy=py_spy.dump(pids, main_pid, self._environment),
-        )
+        found = stacks.held_up(state, self._environment)
+        return self._failure(kind, state, f"{self._unit} {why}", **found)
 
     def _taken(self, others: list[holders.Holder], state: dict[str, Any]) -> Failure:
         return self._failure(
@@ -292,9 +285,10 @@ class _Watch:
     def _tell(self, state: dict[str, Any], pace: Pace) -> None:
         now = time.time()
         stage, at = self._told
-        spent = max(0.0, now - self._started)
-        patience = min(_LONGEST_TELL_SECONDS, max(_LEAST_TELL_SECONDS, spent * _OF_TIME_SPENT))
-        if stage == self._trace.how.stage and now - at < patience:
+        patience = min(_LONGEST_TELL_SECONDS, (now - self._started) * _OF_TIME_SPENT)
+        if stage != self._trace.how.stage:
+            patience = 0.0
+        if now - at < max(_LEAST_TELL_SECONDS, patience):
             return
         self._told = (self._trace.how.stage, now)
         self._work.progress(

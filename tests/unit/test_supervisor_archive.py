@@ -1,5 +1,6 @@
 """The archive is one runnable file, the same bytes every time, for old Pythons too."""
 
+import importlib
 import json
 import subprocess
 import sys
@@ -7,6 +8,11 @@ import sysconfig
 import zipfile
 from pathlib import Path
 
+from blocks.supervisor import main
+from blocks.supervisor.arguments import DOING
+from blocks.supervisor.launcher import SystemdLauncher
+from blocks.supervisor.main import Supervisor
+from blocks.supervisor.store import Store
 from blocks.supervisor_archive import archive
 
 VERMIN = Path(sysconfig.get_path("scripts"), "vermin")
@@ -58,3 +64,11 @@ def test_python_3_9_is_enough() -> None:
         check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_every_verb_leads_to_a_function(tmp_path: Path) -> None:
+    doers = Supervisor(Store(tmp_path), SystemdLauncher()).doers
+    assert doers.keys() == DOING.keys()
+    for where in (*main.DOERS.values(), *main.READERS.values()):
+        module, name = where.split(".")
+        assert callable(getattr(importlib.import_module(f"blocks.supervisor.{module}"), name))

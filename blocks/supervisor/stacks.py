@@ -1,4 +1,4 @@
-"""Where the Python code of a unit's processes is, by `py-spy dump`, if it is on the host.
+"""What a unit that does not get on does: in sentences, and by `py-spy dump` if that is there.
 
 The environment's own py-spy is run as its owner, never as root: whoever owns the environment could
 else have us run what they like.
@@ -11,9 +11,9 @@ import shutil
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from blocks.supervisor import commands, doing, environment, foreign, processes, uv
+from blocks.supervisor import cgroups, commands, doing, environment, foreign, processes, uv
 from blocks.supervisor.failures import Failure
 
 _SECONDS = 10.0
@@ -28,6 +28,18 @@ class _Found(NamedTuple):
 
     prefix: Sequence[str]
     variables: Mapping[str, str] | None
+
+
+def held_up(state: dict[str, Any], path: str | None) -> dict[str, Any]:
+    """Return what the processes of a unit are `doing`, and where their code is by `py_spy`.
+
+    Args:
+        state: The unit's.
+        path: The environment, which may have a py-spy.
+    """
+    group, main_pid = state["control_group"], state["main_pid"]
+    pids = cgroups.members(group) if group else set()
+    return {"doing": doing.doing(group, main_pid), "py_spy": dump(pids, main_pid, path)}
 
 
 def dump(pids: set[int], main_pid: int | None, path: str | None) -> str | None:
