@@ -17,6 +17,7 @@ from tasks.probes import NOT_THIS_KIND, Probe, to_try
 
 _REQUEST_SECONDS = 30.0
 _LINK_WAS_LOST_SECONDS = 2.0
+_PASSING = (httpx.TimeoutException, httpx.NetworkError, httpx.RemoteProtocolError)
 
 
 @dataclass(frozen=True)
@@ -94,17 +95,28 @@ def wait_until_ready(
         trust_env=False,
     ) as client:
         again = Retrying(
-            retry=retry_if_exception_type((_NotYet, httpx.TransportError)),
+            retry=retry_if_exception_type((_NotYet, *_PASSING)),
             wait=wait_exponential_jitter(multiplier=0.2, max=5),
             stop=_Patience(patience, link),
             retry_error_callback=_give_up,
         )
-        return again(_check, client, wanted)
+        try:
+            return again(_check, client, wanted)
+        except httpx.HTTPError as error:  # its text may hold a header, and so the key
+            raise NotReady(f"it cannot be asked: {type(error).__name__}") from None
 
 
 def _give_up(state: RetryCallState) -> Kind:
     error = _error(state)
-    raise NotReady(f"not ready after {state.seconds_since_start or 0:.0f} s: {error}") from error
+    why = str(error) if isinstance(error, NotReady) else _words(error)
+    raise NotReady(f"not ready after {state.seconds_since_start or 0:.0f} s: {why}") from None
+
+
+def _words(error: BaseException | None) -> str:
+    """Say why nothing was answered, without the error's own text."""
+    if isinstance(error, httpx.TimeoutException):
+        return "timed out"
+    return "nobody listens" if isinstance(error, httpx.ConnectError) else "the connection was cut"
 
 
 def _error(state: RetryCallState) -> BaseException | None:

@@ -79,6 +79,7 @@ class Story:
                 seconds=serving.seconds,
                 cache=serving.cache,
                 restarts=serving.restarts,
+                kind=serving.kind,
             )
         )
 

@@ -26,7 +26,8 @@ class StepRecord(BaseModel):
 class StartRecord(BaseModel):
     """A start that became ready, as a measure for later ones.
 
-    `seconds` are those of each stage; `cache` says whether code was compiled "cold" or "warm".
+    `seconds` are those of each stage; `cache` says whether code was compiled "cold" or "warm";
+    `kind` what the service answers.
     """
 
     host: str
@@ -36,6 +37,7 @@ class StartRecord(BaseModel):
     seconds: dict[str, float] = {}
     cache: str | None = None
     restarts: int = 0
+    kind: str = "auto"
 
 
 class AttemptRecord(BaseModel):

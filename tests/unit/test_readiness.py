@@ -147,6 +147,12 @@ def test_a_variant_of_the_wheel_is_not_told_by_the_program(
     ready(server, version=f"{VERSION}.cu130")
 
 
+def test_a_key_that_no_header_can_hold_is_not_shown(server: tuple[str, type[Answers]]) -> None:
+    with pytest.raises(NotReady, match="it cannot be asked: LocalProtocolError") as told:
+        ready(server, api_key=SecretStr("top\nsecret"))
+    assert "top" not in str(told.value)
+
+
 class LinkLost(Exception):
     pass
 
