@@ -1,7 +1,9 @@
 """The command line."""
 
 import os
+import signal
 import sys
+import warnings
 from collections.abc import Sequence
 
 from cyclopts import App
@@ -11,6 +13,7 @@ from deployments import commands, sandbox_commands
 app = App(
     name="redeploy",
     help="Redeploy vLLM services over SSH: planned, watched, cured, and never left down.",
+    suppress_keyboard_interrupt=False,
 )
 for command in (
     commands.run,
@@ -34,6 +37,12 @@ _PREFECT = {
 
 def main(argv: Sequence[str] | None = None) -> None:
     """Run the command line; without arguments given, those of the process."""
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    warnings.filterwarnings("ignore", "Failed to create the Prefect home")  # we say it ourselves
     for name, value in _PREFECT.items():
         os.environ.setdefault(name, value)
-    app(sys.argv[1:] if argv is None else argv)
+    try:
+        app(sys.argv[1:] if argv is None else argv)
+    except KeyboardInterrupt:
+        print("Interrupted.", file=sys.stderr)
+        raise SystemExit(130) from None

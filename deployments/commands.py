@@ -1,7 +1,8 @@
 """The commands and their options. What they need is imported when they are called."""
 
+import sys
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 from cyclopts import Parameter
 
@@ -54,8 +55,6 @@ def run(
     resume
         The id of a redeploy that was cut off.
     """
-    from deployments.follow import follow
-
     wish = {
         "service": service,
         "target": target,
@@ -68,7 +67,7 @@ def run(
         "reason": reason,
         "resume": resume,
     }
-    follow(wish, config, as_json=as_json)
+    _follow(wish, config, as_json=as_json)
 
 
 def plan(
@@ -81,6 +80,8 @@ def plan(
 ) -> None:
     """Show what a redeploy would do: wheel, packages, commits, what is out of step.
 
+    The exit code is 3 when a run of this plan would be refused.
+
     Parameters
     ----------
     service
@@ -90,10 +91,8 @@ def plan(
     skew
         What would happen when packages are out of step.
     """
-    from deployments.follow import follow
-
     wish = {"service": service, "target": target, "skew": skew, "plan_only": True}
-    follow(wish, config, as_json=as_json)
+    _follow(wish, config, as_json=as_json)
 
 
 def status(service: str, *, config: Config = None, as_json: AsJson = False) -> None:
@@ -154,3 +153,12 @@ def serve(
     from deployments.serve import serve_forever
 
     serve_forever(host, port, runs, config)
+
+
+def _follow(wish: dict[str, Any], config: Path | None, *, as_json: bool) -> None:
+    try:
+        from deployments.follow import follow
+    except KeyboardInterrupt:
+        print("Interrupted before anything was done.", file=sys.stderr)
+        raise SystemExit(130) from None
+    follow(wish, config, as_json=as_json)

@@ -1,12 +1,12 @@
 """Run the flow in this process and tell it line by line, for `run` and `plan`."""
 
 import getpass
-import signal
 from pathlib import Path
 from typing import Any, NoReturn
 
 from prefect.client.schemas.objects import State
 from pydantic import BaseModel, ValidationError
+from pydantic_core import ErrorDetails
 
 from blocks import config
 from blocks.errors import ConfigurationError, RedeployError
@@ -16,6 +16,7 @@ from blocks.supervisor_client import Supervisor
 from deployments import terminal
 from deployments.server import an_api
 from flows.redeploy import redeploy
+from tasks.plan import WOULD_BE_REFUSED
 from tasks.planned import Plan
 from tasks.release import ReleaseRecord
 from tasks.request import Request
@@ -34,20 +35,22 @@ class Outcome(BaseModel):
 def follow(wish: dict[str, Any], config_file: Path | None, *, as_json: bool) -> NoReturn:
     """Run the flow for a wish, tell it line by line, and leave with its verdict's exit code.
 
-    Exit codes: 0 done, 1 failed or refused, 2 the wish or the configuration is wrong, 130 Ctrl-C.
+    Exit codes: 0 done, 1 failed or refused, 2 the wish or the configuration is wrong, 3 a run of
+    this plan would be refused, 130 Ctrl-C.
     """
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    begun = [wish["resume"]] if wish.get("resume") else []
+    flow = redeploy.with_options(on_running=[lambda _, run, __: begun.append(str(run.id))])
     try:
         with terminal.errors_told():
             request = _request(wish)
             configuration = config.load(config_file or Settings().config)
             service = configuration.service(request.service)
             terminal.notice("Starting Prefect …")
-            with an_api(), terminal.told(quiet=as_json):
+            with an_api(), terminal.told(quiet=as_json) as lines:
                 config.save(configuration)
-                state = redeploy(request, return_state=True)
+                state = flow(request, return_state=True)
     except KeyboardInterrupt:
-        terminal.interrupted(wish["service"])
+        terminal.interrupted(wish["service"], begun[0] if begun else None)
         raise SystemExit(130) from None
     outcome = Outcome(
         id=request.resume or str(state.state_details.flow_run_id),
@@ -61,16 +64,25 @@ def follow(wish: dict[str, Any], config_file: Path | None, *, as_json: bool) -> 
     if as_json:
         print(outcome.model_dump_json(indent=2, exclude={"record": {"lock"}, "plan": {"lock"}}))
     else:
-        _print(outcome)
-    raise SystemExit(0 if outcome.ok else 1)
+        _print(outcome, lines.last_error)
+    raise SystemExit(_exit_code(outcome))
 
 
-def _print(outcome: Outcome) -> None:
+def _exit_code(outcome: Outcome) -> int:
+    if outcome.plan is not None and WOULD_BE_REFUSED in outcome.verdict:
+        return 3
+    return 0 if outcome.ok else 1
+
+
+def _print(outcome: Outcome, said: str) -> None:
     if outcome.record is not None:
         terminal.report(outcome.record)
     if outcome.plan is not None:
         terminal.plan(outcome.plan)
-    terminal.verdict(outcome.verdict, good=outcome.ok)
+    # What the last line said already is not said twice.
+    new = outcome.verdict if outcome.record else outcome.verdict.removeprefix(said).strip()
+    if new:
+        terminal.verdict(new, good=outcome.ok)
 
 
 def _plan_of(state: State[Any]) -> Plan | None:
@@ -85,13 +97,20 @@ def _request(wish: dict[str, Any]) -> Request:
         first = error.errors()[0]
         name = str(first["loc"][0])
         raise ConfigurationError(
-            f"{name}: {first['input']!r} will not do.", f"It is: {_described(name)}"
+            f"{name}: {str(first['input'])[:80]!r} will not do: {_why(first)}.", _described(name)
         ) from error
+
+
+def _why(mistake: ErrorDetails) -> str:
+    if mistake["type"] == "string_pattern_mismatch":
+        return "it is none of those"
+    said = mistake["msg"].removeprefix("Value error, ").rstrip(".")
+    return said[:1].lower() + said[1:]
 
 
 def _described(name: str) -> str:
     field = Request.model_fields.get(name)
-    return (field.description if field else None) or "not known here."
+    return f"It is: {field.description}" if field else ""
 
 
 def _recorded(service: Service, run_id: str) -> ReleaseRecord | None:

@@ -10,7 +10,7 @@ from typing import Any
 from rich.table import Table
 
 from blocks import config
-from blocks.errors import RedeployError
+from blocks.named_secrets import SecretMissing
 from blocks.service import Service
 from blocks.settings import Settings
 from blocks.supervisor_client import Supervisor
@@ -29,10 +29,11 @@ _PATIENCE_SECONDS = 5.0
 
 def status(name: str, config_file: Path | None, *, as_json: bool) -> None:
     """Show what is live, what holds the environment, and the last redeploy."""
-    with _asked(name, config_file) as (found, supervisor):
+    with _asked(name, config_file) as (found, supervisor, lacks):
         facts = Facts.model_validate(supervisor.call("facts", found.location()))
         state = supervisor.call("status", {"environment": found.environment})
-        serves = how_it_serves(found, supervisor, facts)
+        serves = f"not asked: {lacks.message}" if lacks else how_it_serves(found, supervisor, facts)
+        stopped = _stopped_by(supervisor, state["locks"])
     if as_json:
         document = {"facts": facts.model_dump(mode="json"), "serves": serves, **state}
         print(json.dumps(document, indent=2))
@@ -40,12 +41,14 @@ def status(name: str, config_file: Path | None, *, as_json: bool) -> None:
     table = Table(show_header=False, title=f"{found.unit} on {facts.host.name}")
     for row in _status_rows(found, facts, state, serves):
         table.add_row(row[0], escape(row[1]))
+    for row in _holders(name, state, stopped):
+        table.add_row(row[0], escape(row[1]))
     terminal.out.print(table)
 
 
 def history(name: str, config_file: Path | None, *, as_json: bool) -> None:
     """Show the redeploys that the service's host remembers, newest first."""
-    with _asked(name, config_file) as (found, supervisor):
+    with _asked(name, config_file) as (found, supervisor, _):
         asked = {"environment": found.environment}
         records = supervisor.call("history", asked)["releases"]
     if as_json:
@@ -53,11 +56,13 @@ def history(name: str, config_file: Path | None, *, as_json: bool) -> None:
         return
     for record in map(ReleaseRecord.model_validate, records):
         terminal.release(record)
+    if not records:
+        terminal.notice(f"No redeploy of {found.environment} is recorded on its host.")
 
 
 def diagnose(name: str, config_file: Path | None, *, as_json: bool) -> None:
     """Read a service's journal and host, and say why it does not run."""
-    with _asked(name, config_file) as (found, supervisor):
+    with _asked(name, config_file) as (found, supervisor, _):
         facts = supervisor.call("facts", found.location())
         unit = facts["unit"]
         kind = how_it_stands(unit)
@@ -110,17 +115,30 @@ def how_it_stands(unit: Mapping[str, Any]) -> DeathKind:
 
 
 @contextmanager
-def _asked(name: str, config_file: Path | None) -> Iterator[tuple[Service, Supervisor]]:
-    try:
-        service = config.load(config_file or Settings().config).service(name)
+def _asked(
+    name: str, config_file: Path | None
+) -> Iterator[tuple[Service, Supervisor, SecretMissing | None]]:
+    """Give a service, its supervisor, and the secret that it lacks; an error is said."""
+    with terminal.errors_told():
+        service, lacks = config.load(config_file or Settings().config).to_look_at(name)
         supervisor = Supervisor(service.host)
         try:
             supervisor.install()
-            yield service, supervisor
+            yield service, supervisor, lacks
         finally:
             service.host.close()
-    except RedeployError as error:
-        terminal.give_up(error)
+
+
+def _stopped_by(supervisor: Supervisor, locks: list[dict[str, Any]]) -> list[str]:
+    """Return the holders of locks that have stopped the service."""
+    return [
+        lock["holder"]
+        for lock in locks
+        if any(
+            one["verb"] == "stop"
+            for one in supervisor.call("operations", {"prefix": lock["holder"]})["operations"]
+        )
+    ]
 
 
 def _status_rows(
@@ -132,14 +150,22 @@ def _status_rows(
     yield service.distribution, environment.versions().get(service.distribution, "not installed")
     yield "environment", f"{environment.path}, {len(environment.packages)} packages"
     yield "GPUs", gpus_in_words(facts)
-    for lock in state["locks"]:
-        yield "held by", f"{lock['who']}: {lock['why']}, since {_clock(lock['since'])}"
-        yield "", f"redeploy {lock['holder']}{', which fell silent' if lock.get('dead') else ''}"
     for operation in state["running"]:
         yield "running", f"{operation['operation']} since {_clock(operation['started'])}"
     last = state.get("last_release")
     if last:
         yield "last redeploy", f"{last['time']}: {last['verdict']}"
+
+
+def _holders(name: str, state: dict[str, Any], stopped: list[str]) -> Iterator[tuple[str, str]]:
+    for lock in state["locks"]:
+        holder = lock["holder"]
+        silent = ", which fell silent" if lock.get("dead") else ""
+        yield "held by", f"{lock['who']}: {lock['why']}, since {_clock(lock['since'])}"
+        yield "", f"redeploy {holder}{silent}"
+        if holder in stopped:
+            yield "", "it has stopped the service"
+        yield "if it was cut off", terminal.go_on(name, holder)
 
 
 def _clock(seconds: float) -> str:

@@ -2,21 +2,32 @@
 
 import contextvars
 import socket
+import tempfile
 import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
+import httpx
 import uvicorn
+from prefect.client.orchestration import get_client
 from prefect.events.worker import EventsWorker
 from prefect.logging.handlers import APILogHandler
 from prefect.server.api.server import create_app
-from prefect.settings import PREFECT_API_URL, PREFECT_UI_API_URL, temporary_settings
+from prefect.settings import (
+    PREFECT_API_URL,
+    PREFECT_CLIENT_MAX_RETRIES,
+    PREFECT_HOME,
+    PREFECT_UI_API_URL,
+    temporary_settings,
+)
 
 from blocks.errors import ConfigurationError
 
 _START_SECONDS = 180
 _END_SECONDS = 30
+_ANSWER_SECONDS = 10
 _EVERYWHERE = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104
 
 
@@ -31,6 +42,7 @@ def served(host: str = "127.0.0.1", port: int = 0) -> Iterator[str]:
     Raises:
         ConfigurationError: that address or port cannot be had.
     """
+    _check_home(PREFECT_HOME.value())
     listening = _listen(host, port)
     with listening:
         url = f"http://{_reached_at(host)}:{listening.getsockname()[1]}"
@@ -44,12 +56,41 @@ def served(host: str = "127.0.0.1", port: int = 0) -> Iterator[str]:
 
 @contextmanager
 def an_api() -> Iterator[None]:
-    """Use the API that is configured; where none is, serve one for as long as it is needed."""
-    if PREFECT_API_URL.value():
+    """Use the API that is configured; where none is, serve one for as long as it is needed.
+
+    Raises:
+        ConfigurationError: nobody answers there, or Prefect's own folder cannot be used.
+    """
+    if url := PREFECT_API_URL.value():
+        _check_api(url)
         yield
         return
     with served():
         yield
+
+
+def _check_api(url: str) -> None:
+    with (
+        temporary_settings({PREFECT_CLIENT_MAX_RETRIES: 0}),
+        get_client(sync_client=True, httpx_settings={"timeout": _ANSWER_SECONDS}) as client,
+    ):
+        problem = client.api_healthcheck()
+    if isinstance(problem, httpx.TransportError):
+        raise ConfigurationError(
+            f"Prefect's API at {url} does not answer ({type(problem).__name__}).",
+            "Start it, or unset PREFECT_API_URL: then one is brought for as long as it is needed.",
+        )
+
+
+def _check_home(home: Path) -> None:
+    try:
+        home.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=home):
+            pass
+    except OSError as error:
+        raise ConfigurationError(
+            f"Prefect's folder {home} cannot be used: {error.strerror}.", "Set PREFECT_HOME."
+        ) from error
 
 
 def _listen(host: str, port: int) -> socket.socket:

@@ -70,13 +70,18 @@ class _LiveLine(logging.Handler):
         self._status.stop()
 
 
-class _Lines(logging.Handler):
-    """Prints what the steps say, with the time since the beginning."""
+class Lines(logging.Handler):
+    """Prints what the steps say, with the time since the beginning.
+
+    Attributes:
+        last_error: the last line, if it was an error, else "".
+    """
 
     def __init__(self, live: _LiveLine) -> None:
         super().__init__(logging.INFO)
         self._began = time.monotonic()
         self._live = live
+        self.last_error = ""
 
     def emit(self, record: logging.LogRecord) -> None:
         """Print one line that a step said; Prefect's own lines are left out."""
@@ -85,6 +90,7 @@ class _Lines(logging.Handler):
             return
         self._live.clear()
         colour = "red" if record.levelno >= logging.ERROR else "cyan"
+        self.last_error = record.getMessage() if colour == "red" else ""
         out.print(
             f"[dim]{time.monotonic() - self._began:6.1f} s[/]  "
             f"[{colour}]{escape(step):<24}[/] {escape(record.getMessage())}",
@@ -94,13 +100,13 @@ class _Lines(logging.Handler):
 
 
 @contextmanager
-def told(*, quiet: bool) -> Iterator[None]:
+def told(*, quiet: bool) -> Iterator[Lines]:
     """Print what the steps of a run say while it is under way, unless quiet."""
-    if quiet:
-        yield
-        return
     live = _LiveLine()
-    lines = _Lines(live)
+    lines = Lines(live)
+    if quiet:
+        yield lines
+        return
     heard: list[tuple[logging.Logger, logging.Handler]] = [
         (logging.getLogger(f"prefect.{name}_runs"), lines) for name in ("flow", "task")
     ]
@@ -108,21 +114,35 @@ def told(*, quiet: bool) -> Iterator[None]:
     for logger, handler in heard:
         logger.addHandler(handler)
     try:
-        yield
+        yield lines
     finally:
         live.clear()
         for logger, handler in heard:
             logger.removeHandler(handler)
 
 
-def interrupted(service: str) -> None:
-    """Say what holds after Ctrl-C."""
-    out.print(
+def interrupted(service: str, run_id: str | None) -> None:
+    """Say what holds after Ctrl-C.
+
+    Args:
+        service: the service's name.
+        run_id: the redeploy's id; None: it was not begun.
+    """
+    if run_id is None:
+        err.print("[bold]Interrupted[/] before anything was done.", highlight=False)
+        return
+    err.print(
         "[bold]Interrupted.[/] The host finishes the operation under way and then waits; the "
-        f"service may be stopped. Look: redeploy status {service}. Go on: redeploy run {service} "
-        "--resume ID, with the id in the first line above.",
+        f"service may be stopped. Look: redeploy status {service}. "
+        f"Go on: {go_on(service, run_id)}",
+        highlight=False,
         soft_wrap=True,
     )
+
+
+def go_on(service: str, run_id: str) -> str:
+    """Return the command that goes on with a redeploy that was cut off."""
+    return escape(f"redeploy run {service} --resume {run_id}")
 
 
 def verdict(message: str, *, good: bool) -> None:

@@ -15,11 +15,9 @@ NIGHTLY = "nightly"
 
 def deployments(services: Mapping[str, Service]) -> list[RunnerDeployment]:
     """Return the two deployments; a service has a night if it names one."""
-    first = next(iter(services), None)
     manual = redeploy.to_deployment(
         MANUAL,
         description="A redeploy that a person asks for.",
-        parameters={"request": {"service": first}} if first else None,
         tags=["vllm-redeploy"],
     )
     nightly = redeploy.to_deployment(
@@ -32,5 +30,5 @@ def deployments(services: Mapping[str, Service]) -> list[RunnerDeployment]:
 
 
 def _night(name: str, cron: str) -> Schedule:
-    request = {"service": name, "target": "nightly", "reason": "the nightly schedule"}
+    request = {"service": name, "target": "nightly", "requested_by": "the nightly schedule"}
     return Cron(cron, slug=name, parameters={"request": request})

@@ -22,6 +22,7 @@ from tasks.steps import step
 
 _SPARE_BYTES = 256 * 1024**2
 _INDEX_TRIES = 3
+WOULD_BE_REFUSED = "A run would be refused:"
 _NOTHING_CHANGED = "Nothing was changed on the host."
 
 
@@ -61,7 +62,7 @@ def plan_in_words(plan: Plan, request: Request, facts: Facts) -> str:
     if nothing_to_do(plan, request):
         return f"{planned} That is installed already: a run would do nothing."
     said = not_there_yet(request) or objection(plan, request, facts)
-    return f"{planned} A run would be refused: {said}" if said else planned
+    return f"{planned} {WOULD_BE_REFUSED} {said}" if said else planned
 
 
 def not_there_yet(request: Request) -> str | None:

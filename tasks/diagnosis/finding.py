@@ -95,6 +95,11 @@ def _by_rule(rule: Rule, captured: Captured, symptoms: Symptoms) -> Finding:
 
 def _without_rule(symptoms: Symptoms) -> Finding:
     died = symptoms.death.sentence
+    if symptoms.root_cause is None and symptoms.death.kind == "running":
+        explanation = (
+            "Nothing is wrong: the service runs, and no line of its journal names a failure."
+        )
+        return _finding(symptoms, None, "unknown", "likely", explanation, None, "Nothing.")
     if symptoms.root_cause is None:
         explanation = f"The journal does not hold the cause: {died}, and no line names a failure."
         advice = "Read the last lines, then `journalctl -k` and `systemctl status` on the host."

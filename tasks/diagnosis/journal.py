@@ -94,12 +94,6 @@ def from_short_iso(text: str) -> list[Entry]:
     return found
 
 
-def from_output(text: str) -> list[Entry]:
-    """Read what a program printed."""
-    lines = text.split("\n")
-    return [entry for number, line in enumerate(lines, start=1) for entry in _lines(number, line)]
-
-
 def read(text: str) -> list[Entry]:
     """Read a journal in whichever shape it is, judged by its first lines."""
     first = next((line for line in text.split("\n") if line.strip()), "")

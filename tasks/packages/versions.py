@@ -31,11 +31,6 @@ class VllmVersion:
     modified: bool
     variant: str | None
 
-    @property
-    def is_nightly(self) -> bool:
-        """Whether it says how many commits after a tag it is, and which one."""
-        return self.dev is not None and self.commit is not None
-
 
 @dataclass(frozen=True)
 class CommitDelta:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tasks.diagnosis.finding import Finding, diagnose
-from tasks.diagnosis.journal import from_output, from_short_iso, from_supervisor
+from tasks.diagnosis.journal import from_short_iso, from_supervisor, read
 from tasks.diagnosis.rules import RULES, still_wrong
 from tasks.diagnosis.symptoms import Death, DeathKind, Facts
 from tasks.packages.families import Installed
@@ -109,7 +109,7 @@ def raising(exception: str) -> str:
     ],
 )
 def test_named_findings_without_a_remedy(text: str, death: Death, rule: str) -> None:
-    finding = diagnose(from_output(text), Facts(), death)
+    finding = diagnose(read(text), Facts(), death)
 
     assert finding.rule == rule
     assert finding.remedy is None
@@ -126,7 +126,7 @@ def test_the_kernels_memory_killer_in_the_journal() -> None:
 
 @pytest.mark.parametrize("kind", ["crashed", "gone"])
 def test_the_log_does_not_hold_the_cause(kind: DeathKind) -> None:
-    entries = from_output("\n".join(f"INFO: line {number}" for number in range(100)))
+    entries = read("\n".join(f"INFO: line {number}" for number in range(100)))
     finding = diagnose(entries, Facts(), Death(kind=kind, unit={"result": "exit-code"}))
 
     assert finding.rule is None
@@ -136,8 +136,15 @@ def test_the_log_does_not_hold_the_cause(kind: DeathKind) -> None:
     assert finding.looked_at[0] == "100 lines of the journal"
 
 
+def test_a_healthy_service_needs_nothing() -> None:
+    finding = diagnose(read("INFO: all is well"), Facts(), Death(kind="running"))
+
+    assert finding.explanation.startswith("Nothing is wrong: the service runs")
+    assert finding.advice == "Nothing."
+
+
 def test_a_failure_that_has_no_name_yet() -> None:
-    finding = diagnose(from_output(raising("ValueError: something new")), Facts(), CRASHED)
+    finding = diagnose(read(raising("ValueError: something new")), Facts(), CRASHED)
 
     assert (finding.rule, finding.kind, finding.confidence) == (None, "unknown", "likely")
     assert finding.headline == "unknown: ValueError: something new"
@@ -150,7 +157,7 @@ def test_braces_in_hostile_text_are_only_text() -> None:
         "flashinfer version ({x})."
     )
 
-    finding = diagnose(from_output(text), installed("0.6.3"), CRASHED)
+    finding = diagnose(read(text), installed("0.6.3"), CRASHED)
 
     assert finding.remedy is None
     assert "{0.__class__}" in finding.explanation

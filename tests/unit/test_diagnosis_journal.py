@@ -5,7 +5,6 @@ import json
 from tasks.diagnosis.journal import (
     Entry,
     from_json,
-    from_output,
     from_short_iso,
     from_supervisor,
     read,
@@ -91,7 +90,7 @@ def test_lines_of_one_message_keep_its_number() -> None:
 
 
 def test_hostile_text_loses_what_a_terminal_would_act_upon() -> None:
-    (entry,) = from_output("a\x1b]0;title\x07b\x00\x08c\u202ed")
+    (entry,) = read("a\x1b]0;title\x07b\x00\x08c\u202ed")
 
     assert entry.message == "abcd"
 

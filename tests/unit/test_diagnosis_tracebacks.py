@@ -2,7 +2,7 @@
 
 from textwrap import dedent
 
-from tasks.diagnosis.journal import from_output, from_supervisor
+from tasks.diagnosis.journal import from_supervisor, read
 from tasks.diagnosis.rootcause import is_consequence, root_cause
 from tasks.diagnosis.tracebacks import split, tracebacks
 
@@ -22,7 +22,7 @@ MIXED = dedent("""\
 
 
 def test_mixed_workers() -> None:
-    found = tracebacks(from_output(MIXED))
+    found = tracebacks(read(MIXED))
 
     assert [(one.process, one.pid, one.raised.text, one.raised.number) for one in found] == [
         ("Worker", 12, "ValueError: no room on GPU 1", 7),
@@ -38,7 +38,7 @@ def test_mixed_workers() -> None:
 
 
 def test_the_same_in_several_workers_is_one_root_cause() -> None:
-    cause = root_cause(from_output(MIXED))
+    cause = root_cause(read(MIXED))
 
     assert cause is not None
     assert (cause.process, cause.pid, cause.text) == ("Worker", 12, "ValueError: no room on GPU 1")
@@ -49,7 +49,7 @@ def test_the_same_in_several_workers_is_one_root_cause() -> None:
 
 def test_a_chain_ends_with_what_the_program_made_of_it() -> None:
     cause = root_cause(
-        from_output(
+        read(
             dedent("""\
     Traceback (most recent call last):
       File "/v/hub.py", line 1, in get
@@ -76,7 +76,7 @@ def test_a_chain_ends_with_what_the_program_made_of_it() -> None:
 
 def test_a_consequence_at_the_end_of_a_chain_is_not_the_cause() -> None:
     cause = root_cause(
-        from_output(
+        read(
             dedent("""\
     Traceback (most recent call last):
       File "/v/a.py", line 1, in a
@@ -126,22 +126,22 @@ def test_ranks_are_taken_off_names() -> None:
         "EngineCore_0",
     ]
 
-    found = [split(from_output(f"({name} pid=1) x")[0]).process for name in names]
+    found = [split(read(f"({name} pid=1) x")[0]).process for name in names]
 
     assert found == ["APIServer", "EngineCore", "Worker", "Worker", "Worker", "EngineCore"]
-    assert split(from_output("(VllmWorker rank=1 pid=5) x")[0]).pid == 5
+    assert split(read("(VllmWorker rank=1 pid=5) x")[0]).pid == 5
 
 
 def test_a_traceback_cut_at_its_beginning() -> None:
     text = '    torch.foo()\n  File "/v/a.py", line 1, in a\n    x()\nRuntimeError: late'
 
-    assert [one.raised.text for one in tracebacks(from_output(text))] == ["RuntimeError: late"]
+    assert [one.raised.text for one in tracebacks(read(text))] == ["RuntimeError: late"]
 
 
 def test_a_traceback_cut_at_its_end_is_no_failure() -> None:
     text = 'Traceback (most recent call last):\n  File "/v/a.py", line 1, in a\n    x()'
 
-    assert tracebacks(from_output(text)) == []
+    assert tracebacks(read(text)) == []
 
 
 def test_a_warning_with_a_traceback_is_no_root_cause() -> None:
@@ -154,7 +154,7 @@ def test_a_warning_with_a_traceback_is_no_root_cause() -> None:
         )
     )
 
-    assert root_cause(from_output(text)) is None
+    assert root_cause(read(text)) is None
 
 
 def test_what_was_lost_is_quoted_by_its_consequence() -> None:
@@ -165,7 +165,7 @@ def test_what_was_lost_is_quoted_by_its_consequence() -> None:
         "please check the stack trace above for the root cause"
     )
 
-    cause = root_cause(from_output(text))
+    cause = root_cause(read(text))
 
     assert cause is not None
     assert (cause.process, cause.message) == ("Worker", "module 'a' has no attribute 'b'")
@@ -193,4 +193,4 @@ def test_consequences() -> None:
 
 def test_nothing_is_found_in_nothing() -> None:
     assert root_cause([]) is None
-    assert root_cause(from_output("INFO: all is well")) is None
+    assert root_cause(read("INFO: all is well")) is None

@@ -9,7 +9,6 @@ def test_parts_of_a_nightly() -> None:
     version = parse("0.16.0rc2.dev344+gea5f903f8")
 
     assert (str(version.base), version.dev, version.commit) == ("0.16.0rc2", 344, "ea5f903f8")
-    assert version.is_nightly
     assert version.variant is None
 
 
