@@ -1,10 +1,18 @@
 """The service: one systemd unit that runs `vllm serve` from one environment on a host."""
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Self
 
 from prefect.blocks.core import Block
 from prefect.client.schemas.schedules import CronSchedule
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, SecretStr
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    SecretStr,
+    model_validator,
+)
 
 from blocks.hooks import OptionalHook
 from blocks.host import Host
@@ -158,6 +166,12 @@ class Service(Block):
         None, description="when the nightly schedule redeploys it, as cron in UTC: `0 3 * * *`"
     )
     benchmark: BenchmarkShape = Field(default_factory=lambda: BenchmarkShape.model_validate({}))
+
+    @model_validator(mode="after")
+    def _drained_and_put_back(self) -> Self:
+        if (self.drain is None) != (self.undrain is None):
+            raise ValueError("drain and undrain go together: what is taken out is put back")
+        return self
 
     def location(self) -> dict[str, Any]:
         """Return what the supervisor's `facts` needs to find this service on its host."""

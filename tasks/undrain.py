@@ -67,8 +67,9 @@ def put_back(run: Redeployment, serving: bool) -> str:
 
 def may_be_out(run: Redeployment) -> str:
     """Return a warning where the run ends after it has begun to drain; "" where it has not."""
-    begun = any(time.step == "drain" for time in run.times) and run.service.drain is not None
-    return " STILL DRAINED, until a resumed run puts it back into its router." if begun else ""
+    passed = {time.step for time in run.times}
+    out = run.service.drain is not None and "drain" in passed and "undrain" not in passed
+    return " STILL DRAINED, until a resumed run puts it back into its router." if out else ""
 
 
 def _left_out(run: Redeployment, how: str) -> str:
