@@ -10,6 +10,7 @@ import contextlib
 import os
 import select
 import time
+from collections.abc import Sequence
 from typing import Any, Callable
 
 from blocks.supervisor import units
@@ -19,6 +20,7 @@ _BACKSTOP_SECONDS = 5.0
 _BACKSTOP_WITHOUT_PROCESS_SECONDS = 1.0
 _AFTER_AN_END_SECONDS = 0.05
 _TICK_SECONDS = 0.25
+_QUIET_SECONDS = 0.25  # journald lets its readers wait so long
 _SYSTEMD = 1
 
 
@@ -83,6 +85,7 @@ class Vigil:
         self._follower = follower
         self._on_entry = on_entry
         self._process = MainProcess(None)
+        self._heard = False
         self._ask_at = 0.0
         self._last: dict[str, Any] = {}
 
@@ -107,19 +110,27 @@ class Vigil:
         end = time.monotonic() + seconds
         while (left := min(end, self._ask_at) - time.monotonic()) > 0:
             tick = min(left, self._process.longest_wait)
-            for entry in self._follower.lines(tick, self._process.descriptors):
-                self._on_entry(entry)
-                if entry["pid"] == _SYSTEMD:
-                    self.ask_now()
+            self.take(tick, self._process.descriptors)
             if self._process.look():
                 self.ask_now()
 
-    def read(self, seconds: float) -> None:
-        """Take in lines for a time, whatever they say."""
-        end = time.monotonic() + seconds
+    def take(self, seconds: float, also: Sequence[int] = ()) -> bool:
+        """Take in the lines that come next, and tell whether any came; others can end the wait."""
+        came = False
+        for entry in self._follower.lines(seconds, also):
+            came = self._heard = True
+            self._on_entry(entry)
+            if entry["pid"] == _SYSTEMD:
+                self.ask_now()
+        return came
+
+    def catch_up(self, most: float) -> None:
+        """Take in the lines that were written already, for a time at most."""
+        end = time.monotonic() + most
         while (left := end - time.monotonic()) > 0:
-            for entry in self._follower.lines(left):
-                self._on_entry(entry)
+            quiet = _QUIET_SECONDS if self._heard else most
+            if not self.take(min(quiet, left)):
+                return
 
     def close(self) -> None:
         """End following."""

@@ -26,6 +26,7 @@ from tasks.startup.stages import STARTING_SERVER, UNKNOWN, order
 _TICK_SECONDS = 0.25
 _SETTLE_SECONDS = 1.0
 _LAST_LINES_SECONDS = 0.1
+_CATCH_UP_SECONDS = 0.5
 _YOUNG_SECONDS = 15.0
 _LONGEST_TICK_SECONDS = 1.0
 _OF_TIME_SPENT = 0.01
@@ -119,7 +120,7 @@ class _Watch:
 
     def until_held(self, seconds: float) -> dict[str, Any]:
         end = time.monotonic() + seconds
-        self._vigil.read(_TICK_SECONDS)
+        self._vigil.catch_up(_CATCH_UP_SECONDS)
         self._trace.serve(time.time())
         while True:
             state = self._living()
@@ -187,7 +188,7 @@ class _Watch:
 
     def _serving(self, address: str, pace: Pace) -> dict[str, Any]:
         now = time.time()
-        self._vigil.read(_LAST_LINES_SECONDS)
+        self._vigil.catch_up(_CATCH_UP_SECONDS)
         self._vigil.ask_now()
         state = self._living()
         self._trace.serve(now)
@@ -215,7 +216,7 @@ class _Watch:
         settled = time.monotonic() + _SETTLE_SECONDS
         launch = self._launch(state)
         while self._ends.after(launch).clean is None and time.monotonic() < settled:
-            self._vigil.read(_LAST_LINES_SECONDS)
+            self._vigil.take(_LAST_LINES_SECONDS)
         with contextlib.suppress(Failure):
             state = units.state(self._unit)
         end = self._ends.after(launch)
