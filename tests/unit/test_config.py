@@ -154,6 +154,7 @@ def test_a_key_that_is_no_header_is_refused_unseen(
 
 
 HOOK = SERVICE + (
+    '[services.kimi.undrain]\nargv = ["router-mark", "up"]\n'
     '[services.kimi.drain]\nurl = "https://router.example/out"\nbearer = { env = "ROUTER_KEY" }\n'
 )
 
@@ -172,6 +173,12 @@ def test_the_secrets_of_a_hook_come_from_elsewhere(
         "Authorization": "Bearer from-the-environment",
     }
     assert "from-the" not in repr(service)
+
+
+def test_what_is_taken_out_of_a_router_has_to_be_put_back(tmp_path: Path) -> None:
+    only = HOOK.partition("[services.kimi.undrain]")[0] + '[services.kimi.drain]\nargv = ["x"]\n'
+    with pytest.raises(ConfigurationError, match="drain and undrain go together"):
+        config.load(write(tmp_path, only)).service("kimi")
 
 
 def test_a_hook_without_its_secret_stops_its_service(

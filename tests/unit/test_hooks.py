@@ -115,7 +115,7 @@ def test_prefect_knows_the_choice_and_where_the_secrets_are() -> None:
 def test_a_block_comes_back_as_it_was_saved(headers: object) -> None:
     hook = HttpHook.model_validate({"url": "http://router", "bearer": "k", "headers": headers})
     host = Host(address="127.0.0.1")
-    service = Service(host=host, unit="vllm", environment="/opt/env", drain=hook)
+    service = Service(host=host, unit="vllm", environment="/opt/env", drain=hook, undrain=hook)
     saved = service.model_dump(mode="json", context={"include_secrets": True})
     assert Service.model_validate({**saved, "host": host}).drain == hook
 
