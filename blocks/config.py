@@ -20,6 +20,7 @@ from blocks.named_secrets import SecretMissing, resolved
 from blocks.service import Service
 from blocks.types import ServiceName
 
+_TOGETHER = ("drain", "undrain")
 _Block = TypeVar("_Block", bound=Block)
 
 
@@ -188,6 +189,9 @@ def _with_secrets(
             fields[name] = resolved(kind, name, value, f"{where}.{name}")
         except SecretMissing as error:
             first = first or error
+    if first is not None:
+        for name in _TOGETHER:  # a block that lacks something only looks at its service
+            fields.pop(name, None)
     return fields, first
 
 
@@ -201,10 +205,8 @@ def _build(kind: type[_Block], table: dict[str, Any], where: str) -> _Block:
         return kind(**table)
     except ValidationError as error:
         first = error.errors()[0]
-        field_name = ".".join(str(part) for part in first["loc"])
-        raise ConfigurationError(
-            f"{where}.{field_name}: {_said(error)}.", hint="Correct the file."
-        ) from error
+        place = ".".join([where, *(str(part) for part in first["loc"])])
+        raise ConfigurationError(f"{place}: {_said(error)}.", hint="Correct the file.") from error
 
 
 def _said(error: ValidationError) -> str:
