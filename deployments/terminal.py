@@ -40,7 +40,7 @@ def give_up(error: RedeployError) -> NoReturn:
 
 def notice(message: str) -> None:
     """Print a passing remark, out of the way of what a program reads."""
-    err.print(f"[dim]{escape(message)}[/]", highlight=False)
+    err.print(f"[dim]{escape(message)}[/]", highlight=False, soft_wrap=True)
 
 
 @contextmanager
@@ -134,6 +134,16 @@ def interrupted(service: str, run_id: str | None) -> None:
     err.print(
         "[bold]Interrupted.[/] The host finishes the operation under way and then waits; the "
         f"service may be stopped. Look: redeploy status {service}. "
+        f"Go on: {go_on(service, run_id)}",
+        highlight=False,
+        soft_wrap=True,
+    )
+
+
+def cut_off(name: str, service: str, run_id: str) -> None:
+    """Say that a redeploy was cut off by the end of this process."""
+    err.print(
+        f"[bold red]Cut off:[/] {escape(name)}. Its service may be stopped. "
         f"Go on: {go_on(service, run_id)}",
         highlight=False,
         soft_wrap=True,

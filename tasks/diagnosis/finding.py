@@ -96,10 +96,9 @@ def _by_rule(rule: Rule, captured: Captured, symptoms: Symptoms) -> Finding:
 def _without_rule(symptoms: Symptoms) -> Finding:
     died = symptoms.death.sentence
     if symptoms.root_cause is None and symptoms.death.kind == "running":
-        explanation = (
-            "Nothing is wrong: the service runs, and no line of its journal names a failure."
-        )
-        return _finding(symptoms, None, "unknown", "likely", explanation, None, "Nothing.")
+        explanation = f"Nothing to cure: {died}, and no line of its journal names a failure."
+        advice = "Nothing; `redeploy status` says how it serves."
+        return _finding(symptoms, None, "unknown", "likely", explanation, None, advice)
     if symptoms.root_cause is None:
         explanation = f"The journal does not hold the cause: {died}, and no line names a failure."
         advice = "Read the last lines, then `journalctl -k` and `systemctl status` on the host."

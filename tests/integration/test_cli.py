@@ -104,9 +104,44 @@ def test_a_wrong_configuration_is_one_sentence_and_exit_2(
 
 
 def test_a_wrong_wish_is_one_sentence_and_exit_2(tmp_path: Path) -> None:
-    done = Terminal(tmp_path, tmp_path / "none").call("run", "kimi", "--attempts", "9")
-    _assert_one_sentence(done, "attempts")
+    nowhere = Terminal(tmp_path, tmp_path / "none")
+    for words, said in (
+        (("--attempts", "9"), "attempts: '9' will not do: input should be less than or equal to 5"),
+        (("--reason", "a\nb"), "must be one printable line"),
+    ):
+        done = nowhere.call("run", "kimi", *words)
+        _assert_one_sentence(done, said)
+        assert done.returncode == 2
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "said"),
+    [
+        ("PREFECT_API_URL", "http://127.0.0.1:9/api", "Prefect's API at http://127.0.0.1:9/api"),
+        ("PREFECT_HOME", "/proc/nope", "Prefect's folder /proc/nope cannot be used"),
+    ],
+)
+def test_a_prefect_that_cannot_be_used_is_one_sentence(
+    tmp_path: Path, variable: str, value: str, said: str
+) -> None:
+    config = tmp_path / "redeploy.toml"
+    config.write_text(
+        '[hosts.a]\naddress = "h"\n'
+        '[services.kimi]\nhost = "a"\nunit = "v"\nenvironment = "/opt/e"\n'
+    )
+    terminal = Terminal(tmp_path, config)
+    done = subprocess.run(
+        terminal.argv("plan", "kimi"),
+        env={**terminal.environment, variable: value},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert done.returncode == 2
+    assert done.stderr.splitlines()[1:] == [
+        line for line in done.stderr.splitlines() if said in line
+    ]
+    assert len(done.stderr.splitlines()) == 2
 
 
 @pytest.mark.host

@@ -139,8 +139,8 @@ def test_the_log_does_not_hold_the_cause(kind: DeathKind) -> None:
 def test_a_healthy_service_needs_nothing() -> None:
     finding = diagnose(read("INFO: all is well"), Facts(), Death(kind="running"))
 
-    assert finding.explanation.startswith("Nothing is wrong: the service runs")
-    assert finding.advice == "Nothing."
+    assert finding.explanation.startswith("Nothing to cure: the service runs")
+    assert finding.advice.startswith("Nothing;")
 
 
 def test_a_failure_that_has_no_name_yet() -> None:
