@@ -121,6 +121,8 @@ def _fill_in_the_form(looking: Looking) -> None:
     page.get_by_role("button", name="Run", exact=True).click()
     page.get_by_text("Custom run").click()
     expect(page.get_by_text("The name of a saved service block.")).to_be_visible(timeout=LOADED_MS)
+    service = page.locator(".p-label", has_text="The name of a saved service block.").last
+    service.locator("textarea").fill("kimi")
     looking.picture("form")
     page.locator(".p-select-button", has_text="refuse").locator("button").press("Space")
     page.locator(".p-select-option", has_text="proceed").click()
