@@ -287,12 +287,12 @@ def test_the_address_that_the_service_listens_on_is_told_and_the_tunnel_leads_th
         ("exit-0", "always", "30s", "exited"),
     ],
 )
-def test_every_death_is_noticed_within_a_second(
+def test_every_death_is_noticed_at_once(
     bench: Bench, mode: str, restart: str, pause: str, kind: str
 ) -> None:
     error = bench.watch(bench.launch(mode, restart, pause)).error or {}
     assert error["kind"] == kind
-    assert error["noticed_after_seconds"] < 1
+    assert error["noticed_after_seconds"] < 0.5
     assert error["last_stage"] == "loading weights"
     assert any("going down" in line for line in error["last_lines"])
 
@@ -747,6 +747,7 @@ def test_a_service_that_hangs_under_its_benchmark_is_what_failed(measuring: Meas
     assert (error["kind"], error["invocation"]) == ("hung", measuring.invocation)
     assert (error["last_stage"], error["unit"]["active_state"]) == ("ready", "active")
     assert "going on" in error["last_lines"]
+    assert any("the main process" in one for one in error["doing"])
     assert not measuring.at_work()
 
 
