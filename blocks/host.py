@@ -38,7 +38,7 @@ class Ran:
             return self
         error = CommandFailed(
             f"{shlex.join(self.argv)[:200]} ended with exit status {self.exit}: "
-            f"{self.stderr.strip()[-500:] or 'it printed no reason'}.",
+            f"{' '.join(self.stderr.split())[-200:].rstrip('.') or 'it printed no reason'}.",
             "Run the command on the host by hand to see more.",
         )
         error.argv, error.exit = self.argv, self.exit

@@ -23,7 +23,7 @@ class Policy:
 
 
 NOTE_SECONDS = 60
-"""How long the flow waits for a note on the host in a step whose limit the service says."""
+"""How long the flow waits for a note on the host."""
 
 POLICIES = {
     "lock": Policy(60, LINK, "who holds the environment, since when and why"),
@@ -52,8 +52,10 @@ POLICIES = {
 }
 
 
-def seconds_for(step: str) -> int:
-    """Return how long an operation of a step is waited for, if nothing else is said."""
+def seconds_for(step: str, verb: str = "") -> int:
+    """Return how long an operation of a step is waited for, if the service does not say it."""
+    if verb == "remember":
+        return NOTE_SECONDS
     return POLICIES[step].deadline_seconds or NOTE_SECONDS
 
 
@@ -66,9 +68,8 @@ def policies_page() -> str:
     return (
         "# What happens when a step fails\n\n"
         "`longest` is the wait for one operation on the host; a step may have several, and what "
-        "has begun there goes on. A note on the host, in a step whose limit the service says, is "
-        f"waited for {NOTE_SECONDS} s. A host that takes a question and never answers it is given "
-        "up 120 s later.\n\n"
+        f"has begun there goes on. A note on the host is waited for {NOTE_SECONDS} s. A host that "
+        "takes a question and never answers it is given up 120 s later.\n\n"
         "| step | longest | tried again | what a person sees |\n|---|---|---|---|\n"
         f"{rows}\n"
     )

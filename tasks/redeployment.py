@@ -135,7 +135,7 @@ class Redeployment:
             StepFailed: the operation failed, now or when it was first done.
         """
         if deadline_seconds is None:
-            deadline_seconds = seconds_for(step)
+            deadline_seconds = seconds_for(step, verb)
         try:
             outcome = self.supervisor.ensure(
                 self.operation(operation or step),

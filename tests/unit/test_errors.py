@@ -4,7 +4,8 @@ import pickle
 
 import pytest
 
-from blocks.errors import HostUnreachable, Refused
+from blocks.errors import CommandFailed, HostUnreachable, Refused
+from blocks.host import Ran
 from tasks.errors import StepFailed
 from tasks.report import failure_page
 
@@ -54,6 +55,16 @@ def test_a_wall_of_text_becomes_a_line(message: str, most: int) -> None:
     assert "\n" not in failed.message
     assert len(failed.message) <= most
     assert failed.said == message
+
+
+def test_a_command_that_fails_is_told_in_one_line() -> None:
+    ran = Ran(("cp", "a", "b"), 1, "", "cp: line one\n" * 99 + "cp: no space left.\n", 0.1)
+    with pytest.raises(CommandFailed) as failed:
+        ran.check()
+    assert failed.value.message.endswith("cp: line one cp: no space left.")
+    assert "\n" not in failed.value.message
+    assert len(failed.value.message) < 300
+    assert failed.value.stderr == ran.stderr
 
 
 def test_a_short_message_stays_and_ends_once() -> None:

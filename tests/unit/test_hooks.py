@@ -170,6 +170,13 @@ def test_a_router_that_hangs_is_given_up(router: Router) -> None:
     assert len(router.calls) == 3
 
 
+def test_a_header_that_cannot_be_sent_is_not_shown_and_not_tried_again(router: Router) -> None:
+    with pytest.raises(HookFailed, match=r"got no answer: LocalProtocolError\.") as failed:
+        called(router.hook(headers={"X-Key": f"{SECRET} "}))
+    assert SECRET not in str(failed.value)
+    assert not failed.value.passing
+
+
 def test_an_endless_answer_is_cut(router: Router) -> None:
     router.statuses, router.answer = [400], "x" * 3_000_000
     with pytest.raises(HookFailed) as failed:

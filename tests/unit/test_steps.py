@@ -53,7 +53,8 @@ def test_every_operation_is_waited_for_as_the_table_says(name: str) -> None:
     asked.waits, run.supervisor = [], asked
     run.do(name, "facts", {})
     run.do(name, "facts", {}, deadline_seconds=7)
-    assert asked.waits == [POLICIES[name].deadline_seconds or NOTE_SECONDS, 7]
+    run.do(name, "remember", {})
+    assert asked.waits == [POLICIES[name].deadline_seconds or NOTE_SECONDS, 7, NOTE_SECONDS]
 
 
 def test_only_where_the_service_says_a_step_names_a_wait_of_its_own() -> None:
