@@ -127,7 +127,7 @@ class _Watch:
             self._listening(state)
             left = end - time.monotonic()
             if left <= 0 and not self._in_the_way:
-                return {"seconds": seconds, "restarts": self._restarts(state)}
+                return {"seconds": seconds, "restarts": state["n_restarts"]}
             self._vigil.wait(min(max(left, _TICK_SECONDS), _TICK_SECONDS))
 
     def close(self) -> None:
@@ -196,15 +196,12 @@ class _Watch:
             "stages": self._trace.stages(now),
             "seconds": self._trace.how.durations(now),
             "cache": self._trace.how.cache,
-            "restarts": self._restarts(state),
+            "restarts": state["n_restarts"],
             "invocation": state["invocation_id"],
             "listening_after_seconds": round(now - self._started, 3),
             "address": address,
             "slow": pace.slow,
         }
-
-    def _restarts(self, state: dict[str, Any]) -> int:
-        return max(int(state["n_restarts"]), self._trace.how.restarts)
 
     def _ended_by_reboot(self, state: dict[str, Any]) -> Failure:
         lines = last_lines(self._unit, self._invocation, self._lines)
@@ -293,7 +290,7 @@ class _Watch:
             return
         self._told = (self._trace.how.stage, now)
         self._work.progress(
-            **self._trace.progress(now), restarts=self._restarts(state), **pace.told()
+            **self._trace.progress(now), restarts=state["n_restarts"], **pace.told()
         )
 
 
