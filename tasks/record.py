@@ -20,7 +20,7 @@ from tasks.release import AttemptRecord, ReleaseRecord, Result, StartRecord
 from tasks.report import duration
 from tasks.startup.history import Start
 from tasks.steps import step
-from tasks.timing import Operation, down_time, steps_of
+from tasks.timing import Operation, down_time, steps_of, whole_time
 from tasks.wait_healthy import Serving
 
 _LONGEST = 2000
@@ -186,7 +186,7 @@ def _write_up(run: Redeployment, story: Story, result: Result, verdict: str) -> 
         starts=story.starts,
         metrics_gone=story.metrics_gone,
         steps=steps_of(run.id, operations, run.times),
-        seconds=operations[-1].finished - operations[0].started,
+        seconds=whole_time(operations),
         stopped_seconds=down_time(operations),
         benchmark=story.benchmark,
         previous=story.previous,

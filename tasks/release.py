@@ -13,12 +13,13 @@ Result = Literal["live", "live, benchmark failed", "rolled back", "down"]
 class StepRecord(BaseModel):
     """One step: how long the flow waited for it and how long the host worked, in seconds.
 
-    `seconds` is None for a step that a resumed run found finished.
+    `seconds` is None for a step that a resumed run found finished; "unfinished" is one that still
+    ran when this was written, or was interrupted and not done again.
     """
 
     phase: str
     step: str
-    outcome: Literal["ok", "failed"]
+    outcome: Literal["ok", "failed", "unfinished"]
     seconds: float | None
     host_seconds: float
 

@@ -1,6 +1,7 @@
 """Where the time of a redeploy went: the host's own log against what the flow saw."""
 
 from collections.abc import Sequence
+from typing import Literal
 
 from pydantic import BaseModel, ConfigDict
 
@@ -20,7 +21,10 @@ _PARTS = {
 
 
 class Operation(BaseModel):
-    """One operation of the host's log; times are seconds since 1970."""
+    """One operation of the host's log; times are seconds since 1970.
+
+    One that still runs or was interrupted has no end that anybody saw, and takes no time here.
+    """
 
     model_config = ConfigDict(frozen=True, extra="ignore")
 
@@ -28,8 +32,8 @@ class Operation(BaseModel):
     verb: str
     state: str
     started: float
-    finished: float
-    seconds: float
+    finished: float | None = None
+    seconds: float | None = None
 
 
 def steps_of(
@@ -47,9 +51,9 @@ def steps_of(
         StepRecord(
             phase=phase,
             step=step,
-            outcome="failed" if any(one.state == "failed" for one in parts) else "ok",
+            outcome=_outcome(parts),
             seconds=_seen(waited.get((phase, step)), parts),
-            host_seconds=sum(one.seconds for one in parts),
+            host_seconds=_worked(parts),
         )
         for (phase, step), parts in _by_step(redeploy, operations).items()
     ]
@@ -58,10 +62,29 @@ def steps_of(
 def down_time(operations: Sequence[Operation]) -> float | None:
     """Return the seconds from the first stop to the last start that served, or None."""
     stops = [one.started for one in operations if one.verb == "stop"]
-    served = [
-        one.finished for one in operations if one.verb == "watch" and one.state == "succeeded"
-    ]
+    served = _ends([one for one in operations if one.verb == "watch" and one.state == "succeeded"])
     return max(served) - min(stops) if stops and served else None
+
+
+def whole_time(operations: Sequence[Operation]) -> float:
+    """Return the seconds from the first start of an operation to the last end."""
+    ends = _ends(operations)
+    return max(ends) - min(one.started for one in operations) if ends else 0.0
+
+
+def _ends(operations: Sequence[Operation]) -> list[float]:
+    return [one.finished for one in operations if one.finished is not None]
+
+
+def _outcome(parts: Sequence[Operation]) -> Literal["ok", "failed", "unfinished"]:
+    states = {one.state for one in parts}
+    if "failed" in states:
+        return "failed"
+    return "ok" if states == {"succeeded"} else "unfinished"
+
+
+def _worked(parts: Sequence[Operation]) -> float:
+    return sum(one.seconds or 0.0 for one in parts)
 
 
 def _by_step(
@@ -86,5 +109,4 @@ def _step(phase: str, name: str) -> str:
 
 
 def _seen(waited: float | None, parts: Sequence[Operation]) -> float | None:
-    worked = sum(one.seconds for one in parts)
-    return waited if waited is not None and waited >= worked else None
+    return waited if waited is not None and waited >= _worked(parts) else None

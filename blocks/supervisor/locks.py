@@ -28,6 +28,7 @@ class Locks:
         at_work: Callable[[str], bool],
         half_done: Callable[[str], bool],
     ) -> None:
+        self._kept = kept
         self._folder = kept.locks
         self._at_work = at_work
         self._half_done = half_done
@@ -36,7 +37,7 @@ class Locks:
         """Take the lock on an environment, or take it again.
 
         Raises:
-            Refusal: Somebody else holds it and is alive.
+            Refusal: Somebody else holds it and is alive, or there is no room for the reserve.
         """
         path = self._path(asked["environment"])
         with self._guarded(path):
@@ -46,6 +47,7 @@ class Locks:
                 raise _locked(held)
             if held and other and self._half_done(held["holder"]):
                 raise _unfinished(held)
+            self._kept.keep_reserve()
             now = time.time()
             since = held["since"] if held and not other else now
             store.write(path, {**asked, "since": since, "renewed": now})
@@ -63,7 +65,7 @@ class Locks:
             return {"released": mine}
 
     def renew(self, environment: str, holder: str) -> None:
-        """Renew the lease of the holder.
+        """Renew the lease of the holder; a host that cannot write it down goes on all the same.
 
         Raises:
             Refusal: This holder does not hold the lock.
@@ -79,7 +81,8 @@ class Locks:
                 )
             if held["holder"] != holder:
                 raise _locked(held)
-            store.write(path, {**held, "renewed": time.time()})
+            with contextlib.suppress(OSError):
+                store.write(path, {**held, "renewed": time.time()})
 
     def all(self, environment: str | None = None) -> list[dict[str, Any]]:
         """Return the locks that are held, dead ones marked so."""

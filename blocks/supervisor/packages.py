@@ -49,7 +49,7 @@ def resolve(arguments: dict[str, Any], work: Work) -> dict[str, Any]:
         )
         requirements = "".join(f"{line}\n" for line in arguments["requirements"])
         ended = uv.run_as_owner(owner, command, data=requirements)
-    print(foreign.safe(ended.output), foreign.safe(ended.errors), sep="\n", flush=True)
+    processes.say(f"{foreign.safe(ended.output)}\n{foreign.safe(ended.errors)}")
     if ended.exit != 0:
         words = foreign.last_words(ended.errors, 4000)
         raise Failure(

@@ -85,7 +85,7 @@ def stream(
         meanwhile: Called about twice a second; what it raises ends the program at once.
         keep_lines: How many lines are kept.
     """
-    print("+", *redacted_argv(argv), flush=True)
+    say("+", *redacted_argv(argv))
     tail: collections.deque[str] = collections.deque(maxlen=keep_lines)
     process = subprocess.Popen(
         argv,
@@ -137,7 +137,7 @@ def _pass_on(
         if on_line is not None:
             on_line(line)
         if not raw.endswith("\r"):  # else it is drawn over by the next one
-            print(line, flush=True)
+            say(line)
             tail.append(line[:2000])
 
 
@@ -153,6 +153,12 @@ def _kill(process: subprocess.Popen[bytes]) -> None:
 
 def _text(raw: bytes) -> str:
     return raw.decode("utf-8", "replace")
+
+
+def say(*words: str) -> None:
+    """Print into our own output; what a full disk does not take is lost and hinders no work."""
+    with contextlib.suppress(OSError):
+        print(*words, flush=True)
 
 
 def own_output_to(path: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import json
 import os
@@ -10,9 +11,18 @@ import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Callable, TypeVar
+
+from blocks.supervisor.failures import Failure, Refusal
 
 ROOT = Path("/var/lib/vllm-redeploy")
+_FULL = (errno.ENOSPC, errno.EDQUOT)
+_RESERVE = "reserve"
+_PIECES, _PIECE_BYTES = 128, 32 << 10
+"""Of the reserve: given up one by one, each is room for a write, and a file's place in itself."""
+_MIB = 1 << 20
+
+_T = TypeVar("_T")
 
 
 class Store:
@@ -43,14 +53,102 @@ class Store:
         """The operation log."""
         return self.root / "operations.jsonl"
 
+    def keep_reserve(self) -> None:
+        """Have the whole reserve lie there: room for what is written once the disk is full.
+
+        Raises:
+            Refusal: There is no room for it; what was there of it is left as it was.
+        """
+        folder = self.root / _RESERVE
+        pieces = [folder / f"piece-{number:03}" for number in range(_PIECES)]
+        made = []
+        try:
+            folder.mkdir(mode=0o700, exist_ok=True)
+            for piece in pieces:
+                if not piece.exists() or piece.stat().st_size < _PIECE_BYTES:
+                    made.append(piece)
+                    _allocate(piece)
+        except OSError as error:
+            for piece in made:
+                piece.unlink(missing_ok=True)
+            if error.errno not in _FULL:
+                raise
+            raise self._no_room() from error
+
+    def _no_room(self) -> Refusal:
+        needed = _PIECES * _PIECE_BYTES // _MIB
+        return Refusal(
+            "no-space",
+            f"{self.root} has no room for the {needed} MiB that a redeploy keeps in reserve, "
+            f"so that it can always go back; {_free(self.root)} are free there.",
+            f"Free space (df -h {self.root}; df -i {self.root}), then ask again.",
+        )
+
     def log(self, event: str, **fields: Any) -> None:
         """Append one line to the operation log; it is on the disk when this returns."""
         line = json.dumps({"time": time.time(), "event": event, **fields}).encode() + b"\n"
+        with_room(self.log_path, lambda: self._append(line))
+
+    def _append(self, line: bytes) -> None:
         descriptor = os.open(self.log_path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600)
         with contextlib.closing(os.fdopen(descriptor, "rb+", buffering=0)) as file:
             fcntl.flock(file, fcntl.LOCK_EX)
-            file.write(_missing_newline(file) + line)
-            os.fsync(file.fileno())
+            end = file.seek(0, os.SEEK_END)
+            left = _missing_newline(file) + line
+            try:
+                while left:  # a disk that is nearly full takes a part
+                    left = left[file.write(left) :]
+                os.fsync(file.fileno())
+            except OSError:
+                os.ftruncate(file.fileno(), end)
+                raise
+
+
+def with_room(path: Path, act: Callable[[], _T]) -> _T:
+    """Do what writes to a path of the state folder; a full disk costs pieces of the reserve."""
+    while True:
+        try:
+            return act()
+        except OSError as error:
+            if error.errno not in _FULL or not _give_up_piece(path):
+                raise
+
+
+def told(error: OSError, *folders: Path) -> Failure:
+    """Return what a person is told of an error of the host: of a full disk, what is free where."""
+    where = f" ({error.filename})" if error.filename else ""
+    what = f"{error.strerror or error}{where}"
+    if error.errno not in _FULL:
+        return Failure(
+            "host-failed", f"The host itself failed: {what}.", "Look at it: dmesg, df -h, mount."
+        )
+    free = "; ".join(f"{_free(folder)} are free in {folder}" for folder in folders)
+    return Failure("no-space", f"The disk is full: {what}. {free}.", "Free space, then go on.")
+
+
+def _allocate(piece: Path) -> None:
+    descriptor = os.open(piece, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        os.posix_fallocate(descriptor, 0, _PIECE_BYTES)
+    finally:
+        os.close(descriptor)
+
+
+def _give_up_piece(path: Path) -> bool:
+    for folder in path.parents:
+        for piece in sorted((folder / _RESERVE).glob("piece-*"), reverse=True):
+            with contextlib.suppress(FileNotFoundError):
+                piece.unlink()
+                return True
+    return False
+
+
+def _free(folder: Path) -> str:
+    while not folder.exists():
+        folder = folder.parent
+    found = os.statvfs(folder)
+    files = f" and {found.f_ffree} files" if found.f_files else ""  # some do not count them
+    return f"{found.f_bfree * found.f_frsize / _MIB:.1f} MiB{files}"
 
 
 def _missing_newline(file: Any) -> bytes:
@@ -70,7 +168,23 @@ def read(path: Path) -> dict[str, Any] | None:
 
 
 def write(path: Path, document: dict[str, Any], *, durable: bool = True) -> None:
-    """Replace a document as a whole; if durable, it is on the disk when this returns."""
+    """Replace a document as a whole.
+
+    If durable, it is on the disk when this returns, and the reserve is there for it. If not, it
+    may get lost: nothing waits for it, and nothing fails because the disk is full.
+    """
+    if durable:
+        with_room(path, lambda: _replace(path, document))
+        sync_folder(path.parent)
+        return
+    try:
+        _replace(path, document, durable=False)
+    except OSError as error:
+        if error.errno not in _FULL:
+            raise
+
+
+def _replace(path: Path, document: dict[str, Any], *, durable: bool = True) -> None:
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     descriptor, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
     try:
@@ -83,8 +197,6 @@ def write(path: Path, document: dict[str, Any], *, durable: bool = True) -> None
     except BaseException:
         Path(temporary).unlink()
         raise
-    if durable:
-        sync_folder(path.parent)
 
 
 def sync_folder(folder: Path) -> None:
@@ -99,8 +211,7 @@ def sync_folder(folder: Path) -> None:
 @contextlib.contextmanager
 def guarded(path: Path, *, wait: bool = True) -> Iterator[bool]:
     """Hold a lock file while the block runs; yield whether it is held (never if not waiting)."""
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    descriptor = with_room(path, lambda: _opened(path))
     try:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
@@ -110,3 +221,8 @@ def guarded(path: Path, *, wait: bool = True) -> Iterator[bool]:
         yield True
     finally:
         os.close(descriptor)
+
+
+def _opened(path: Path) -> int:
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)

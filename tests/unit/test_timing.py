@@ -1,7 +1,7 @@
 """Where the time went."""
 
 from tasks.redeployment import StepTime
-from tasks.timing import Operation, down_time, steps_of
+from tasks.timing import Operation, down_time, steps_of, whole_time
 
 LOG = [
     ("r/snapshot", "facts", 0, 1, "succeeded"),
@@ -55,3 +55,14 @@ def test_a_replayed_step_has_no_time_of_the_flow() -> None:
 def test_down_is_from_the_first_stop_to_the_start_that_served() -> None:
     assert down_time(OPERATIONS) == 30
     assert down_time(OPERATIONS[:6]) is None
+
+
+def test_an_operation_without_an_end_takes_no_time_and_is_called_unfinished() -> None:
+    cut_off = {"state": "interrupted", "started": 40, "finished": None, "seconds": None}
+    more = Operation.model_validate({"operation": "r/verify", "verb": "verify", **cut_off})
+    operations = [*OPERATIONS[:6], more]
+    row = steps_of("r", operations, [StepTime(phase="", step="verify", seconds=2)])[-1]
+    assert (row.step, row.outcome, row.seconds, row.host_seconds) == ("verify", "unfinished", 2, 0)
+    assert whole_time(operations) == whole_time(OPERATIONS[:6]) == 15
+    assert down_time(operations) is None
+    assert whole_time([more]) == 0
