@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 from typing import Any, Callable
 
-from blocks.supervisor import arguments, foreign, releases
+from blocks.supervisor import arguments, foreign, releases, store
 from blocks.supervisor.failures import Refusal, Told
 from blocks.supervisor.launcher import EXECUTE, Launcher, SystemdLauncher
 from blocks.supervisor.locks import Locks
@@ -78,6 +78,8 @@ class Supervisor:
         checked = arguments.checked(asked["verb"], asked["arguments"], arguments.DOING)
         arguments.check_together(asked["environment"], checked)
         self.locks.renew(asked["environment"], asked["holder"])
+        if asked["verb"] == "stop" and not self._half_done(asked["holder"]):
+            self._store.keep_reserve()
         return self.operations.ensure({**asked, "arguments": checked})
 
     def _status(self, asked: dict[str, Any]) -> dict[str, Any]:
@@ -131,6 +133,9 @@ def main(argv: list[str]) -> int:
         return REFUSED_EXIT
     except Told as told:
         _print({"error": told.document()})
+        return 1
+    except OSError as error:
+        _print({"error": store.told(error, store.ROOT).document()})
         return 1
     _print(answer)
     return 0

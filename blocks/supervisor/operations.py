@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
-import sys
 import time
 import traceback
 from collections.abc import Iterator, Mapping
@@ -67,10 +65,12 @@ class Operations:
             store.write(folder / "process.json", {"pid": os.getpid()}, durable=False)
             handed = self._handover.take(name)
             never_tell(handed.values())
-            processes.own_output_to(os.fspath(folder / "output.log"))
+            output = folder / "output.log"
+            store.with_room(output, lambda: processes.own_output_to(os.fspath(output)))
             began = time.time()
             work = Work(folder, handed)
-            outcome = _carry_out(doers[request["verb"]], request["arguments"], work)
+            places = (self._store.root, Path(request["environment"]))
+            outcome = _carry_out(doers[request["verb"]], request["arguments"], work, places)
             self._finish(request, began, outcome)
 
     def unfinished(self) -> list[dict[str, Any]]:
@@ -219,22 +219,29 @@ def _require_the_same(known: dict[str, Any], asked: dict[str, Any]) -> None:
         )
 
 
-def _carry_out(doer: Doer, arguments: dict[str, Any], work: Work) -> dict[str, Any]:
+def _carry_out(
+    doer: Doer, arguments: dict[str, Any], work: Work, places: tuple[Path, ...]
+) -> dict[str, Any]:
     try:
         result = foreign.all_clean(doer(arguments, work))
         return {"state": "succeeded", "result": result, "error": None}
     except Told as told:
         error = told.document()
     except Exception as unexpected:  # whatever happens has to be recorded
-        print(foreign.safe(traceback.format_exc()), file=sys.stderr)
-        error = Failure(
-            "unexpected",
-            f"The supervisor itself failed: {type(unexpected).__name__}: {unexpected}"[:2000],
-            "This is a fault of the supervisor; output.log of the operation has the traceback.",
-        ).document()
-    with contextlib.suppress(OSError):
-        print(f"failed: {error['kind']}: {error['message']}", file=sys.stderr, flush=True)
+        processes.say(foreign.safe(traceback.format_exc()))
+        error = _unexpected(unexpected, places).document()
+    processes.say(f"failed: {error['kind']}: {error['message']}")
     return {"state": "failed", "result": None, "error": error}
+
+
+def _unexpected(error: Exception, places: tuple[Path, ...]) -> Failure:
+    if isinstance(error, OSError) and store.is_full(error):
+        return store.told(error, *places)
+    return Failure(
+        "unexpected",
+        f"The supervisor itself failed: {type(error).__name__}: {error}"[:2000],
+        "This is a fault of the supervisor; output.log of the operation has the traceback.",
+    )
 
 
 def _given_up(tries: int) -> dict[str, Any]:

@@ -71,7 +71,7 @@ class Store:
         except OSError as error:
             for piece in made:
                 piece.unlink(missing_ok=True)
-            if error.errno not in _FULL:
+            if not is_full(error):
                 raise
             raise self._no_room() from error
 
@@ -110,15 +110,20 @@ def with_room(path: Path, act: Callable[[], _T]) -> _T:
         try:
             return act()
         except OSError as error:
-            if error.errno not in _FULL or not _give_up_piece(path):
+            if not is_full(error) or not _give_up_piece(path):
                 raise
+
+
+def is_full(error: OSError) -> bool:
+    """Tell whether a disk, or what somebody may use of it, is full."""
+    return error.errno in _FULL
 
 
 def told(error: OSError, *folders: Path) -> Failure:
     """Return what a person is told of an error of the host: of a full disk, what is free where."""
     where = f" ({error.filename})" if error.filename else ""
     what = f"{error.strerror or error}{where}"
-    if error.errno not in _FULL:
+    if not is_full(error):
         return Failure(
             "host-failed", f"The host itself failed: {what}.", "Look at it: dmesg, df -h, mount."
         )
@@ -180,7 +185,7 @@ def write(path: Path, document: dict[str, Any], *, durable: bool = True) -> None
     try:
         _replace(path, document, durable=False)
     except OSError as error:
-        if error.errno not in _FULL:
+        if not is_full(error):
             raise
 
 

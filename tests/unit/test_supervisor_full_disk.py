@@ -28,7 +28,7 @@ def disk(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Path]:
     folder = tmp_path / "disk"
     folder.mkdir()
     options = f"size={getattr(request, 'param', ROOMY)},mode=700"
-    command = ["mount", "-t", "tmpfs", "-o", options, "tmpfs", folder]
+    command = ["mount", "-t", "tmpfs", "-o", options, "tmpfs", str(folder)]
     mounted = subprocess.run(command, capture_output=True, text=True, check=False)
     if mounted.returncode != 0:
         pytest.skip(f"no file system of its own: {mounted.stderr.strip()}")
@@ -116,7 +116,7 @@ def test_a_program_runs_to_its_end_without_room_for_what_it_prints(disk: Path) -
         "print(ended.exit, ended.output, file=open(sys.argv[1], 'w'))\n"
     )
     said = disk.parent / "said"
-    command = [sys.executable, "-c", code, said]
+    command = [sys.executable, "-c", code, str(said)]
     subprocess.run(command, cwd=ROOT, timeout=60, check=False, capture_output=True)
     assert said.read_text().split() == ["0", "200000"]
     assert processes.run(["true"]).exit == 0
