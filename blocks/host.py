@@ -1,12 +1,13 @@
 """The host block: a machine reached over SSH, and the one door to it."""
 
 import contextlib
+import contextvars
 import io
 import secrets
 import shlex
 import socket
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any
@@ -103,6 +104,7 @@ class Host(Block):
         input: str | None = None,  # noqa: A002
         timeout: float = 30,
         repeatable: bool = False,
+        on_line: Callable[[str], None] | None = None,
     ) -> Ran:
         """Run an argument vector on the host.
 
@@ -111,6 +113,7 @@ class Host(Block):
             input: Text for its standard input; never repeated in an error.
             timeout: Seconds after which it is given up.
             repeatable: Whether it may be sent again when the link was lost after it was sent.
+            on_line: Told each line of its output when it comes, in another thread.
 
         Raises:
             HostUnreachable: No link for `link_patience_seconds`, or it was lost under way.
@@ -125,7 +128,7 @@ class Host(Block):
             wait=wait_random_exponential(multiplier=0.5, max=5),
             reraise=True,
         )
-        return again(self._run_once, tuple(argv), data, timeout)
+        return again(self._run_once, tuple(argv), data, timeout, on_line)
 
     def put(self, data: bytes, path: str, mode: int = 0o644) -> None:
         """Write a file on the host, atomically: it is there whole or not at all.
@@ -172,7 +175,14 @@ class Host(Block):
             )
         )
 
-    def _run_once(self, argv: tuple[str, ...], data: bytes, timeout: float) -> Ran:
+    def _run_once(
+        self,
+        argv: tuple[str, ...],
+        data: bytes,
+        timeout: float,
+        on_line: Callable[[str], None] | None = None,
+    ) -> Ran:
+        lines = _Lines(on_line) if on_line else None
         link = self._link()
         connection = link.connection()
         began = time.monotonic()
@@ -184,6 +194,7 @@ class Host(Block):
                     warn=True,
                     pty=False,
                     in_stream=io.BytesIO(data),
+                    out_stream=lines,
                     encoding="utf-8",
                     timeout=timeout,
                 )
@@ -193,7 +204,35 @@ class Host(Block):
             raise _timed_out(argv, timeout, error.result) from None
         if done.exited == -1 and not link.alive():
             raise _lost(link.target.name, "it is gone", sent=True)
+        if lines and lines.error:
+            raise lines.error
         return Ran(argv, done.exited, done.stdout, done.stderr, time.monotonic() - began)
+
+
+class _Lines:
+    """Takes output as it comes and tells it line by line, in the context it was made in.
+
+    The first error of the one who is told is kept: raised here, it would look like a lost link.
+    """
+
+    def __init__(self, on_line: Callable[[str], None]) -> None:
+        self._on_line = on_line
+        self._context = contextvars.copy_context()
+        self._rest = ""
+        self.error: Exception | None = None
+
+    def write(self, text: str) -> None:
+        """Take in what came."""
+        *lines, self._rest = (self._rest + text).split("\n")
+        for line in lines:
+            if self.error is None:
+                try:
+                    self._context.run(self._on_line, line)
+                except Exception as error:
+                    self.error = error
+
+    def flush(self) -> None:
+        """Nothing is held back but a line that has not ended."""
 
 
 @contextlib.contextmanager

@@ -21,6 +21,8 @@ _NOT_FOUND_EXIT = 127
 _CALL_SECONDS = 120.0
 _FIRST_WAIT_SECONDS = 1.0
 _LONGEST_WAIT_SECONDS = 20.0
+_TOLD_WAIT_SECONDS = 120.0
+_TELL_SECONDS = 1.0
 
 _LOG = logging.getLogger(__name__)
 
@@ -85,17 +87,22 @@ class Supervisor:
         return wanted.version
 
     def call(
-        self, verb: str, payload: Mapping[str, Any], *, timeout: float = _CALL_SECONDS
+        self,
+        verb: str,
+        payload: Mapping[str, Any],
+        *,
+        timeout: float = _CALL_SECONDS,
+        on_progress: Callable[[dict[str, Any]], None] | None = None,
     ) -> dict[str, Any]:
-        """Ask the supervisor and return its answer.
+        """Ask the supervisor and return its answer; what it tells before that goes to a caller.
 
         Raises:
             Refused: It refused; `kind` and `fields` say why. Nothing was changed.
             CommandFailed: It is not there, or gave no answer.
             HostError: The host cannot be spoken to.
         """
-        ran = self._ask(verb, payload, timeout)
-        answer = _object(ran.stdout)
+        ran = self._ask(verb, payload, timeout, on_progress)
+        answer = _object(ran.stdout.strip().rpartition("\n")[2])
         if ran.exit == REFUSED_EXIT and answer is not None and "error" in answer:
             raise _refusal(answer["error"])
         if ran.exit != 0 and answer is not None and "error" in answer:
@@ -133,7 +140,8 @@ class Supervisor:
             environment: The environment's path.
             wait_seconds: Longest wait of a single call; short ones come first.
             deadline_seconds: Longest wait of all.
-            on_progress: Told the latest progress after every call that found it running.
+            on_progress: Told each new progress, from a thread of the connection, about every
+                second; the calls are longer then, since each one costs the host.
             secrets: `OPENAI_API_KEY` or `HF_TOKEN` for its process; they travel on standard input
                 and are kept nowhere, so whoever asks again brings them again.
 
@@ -155,16 +163,20 @@ class Supervisor:
         began = time.monotonic()
         attached: bool | None = None
         wait = min(_FIRST_WAIT_SECONDS, wait_seconds)
+        if on_progress is not None:
+            request["tell_seconds"] = _TELL_SECONDS
+            wait = wait_seconds = _TOLD_WAIT_SECONDS
         while True:
             answer = self.call(
-                "ensure", {**request, "wait_seconds": wait}, timeout=wait + _CALL_SECONDS
+                "ensure",
+                {**request, "wait_seconds": wait},
+                timeout=wait + _CALL_SECONDS,
+                on_progress=on_progress,
             )
             attached = answer["attached"] if attached is None else attached
             outcome = _outcome({**answer, "attached": attached})
             if outcome.state != "running":
                 return outcome
-            if on_progress is not None and outcome.progress:
-                on_progress(outcome.progress)
             spent = time.monotonic() - began
             if deadline_seconds is not None and spent >= deadline_seconds:
                 raise _still_running(operation, spent)
@@ -172,10 +184,25 @@ class Supervisor:
             if deadline_seconds is not None:
                 wait = min(wait, max(0.0, deadline_seconds - spent))
 
-    def _ask(self, verb: str, payload: Mapping[str, Any], timeout: float) -> Ran:
+    def _ask(
+        self,
+        verb: str,
+        payload: Mapping[str, Any],
+        timeout: float,
+        on_progress: Callable[[dict[str, Any]], None] | None = None,
+    ) -> Ran:
+        def take(line: str) -> None:
+            told = _object(line)
+            if on_progress is not None and told is not None and told.keys() == {"progress"}:
+                on_progress(told["progress"])
+
         sudo = ("sudo", "-n") if self.host.sudo else ()
         return self.host.run(
-            (*sudo, PATH, verb), input=json.dumps(payload), timeout=timeout, repeatable=True
+            (*sudo, PATH, verb),
+            input=json.dumps(payload),
+            timeout=timeout,
+            repeatable=True,
+            on_line=take if on_progress is not None else None,
         )
 
     def _running(self) -> list[str]:

@@ -3,6 +3,8 @@
 A wrong port or model name would make the new release look broken, and the way back as well.
 """
 
+from typing import Any
+
 from tasks import metrics
 from tasks.errors import PlanRefused, StepFailed
 from tasks.facts import Facts
@@ -25,7 +27,14 @@ def prove_old(run: Redeployment, before: Facts, plan: Plan) -> str:
     """
     if before.unit.active_state != "active" or run.request.even_if_broken or run.finished("stop"):
         return LOOPBACK
-    address = standing(run, before.unit.invocation_id)["address"] or LOOPBACK
+    stands = standing(run, before.unit.invocation_id)
+    if stands["others"]:
+        raise PlanRefused(
+            f"Another process listens in place of {run.service.unit}: {_named(stands['others'])}. "
+            "It would answer for the new release as well. The service was not stopped.",
+            hint="See what it is and end it.",
+        )
+    address = stands["address"] or LOOPBACK
     try:
         ask(run, "prove-old", plan.before, patience=seconds_for("prove-old"), address=address)
     except StepFailed as problem:
@@ -39,3 +48,7 @@ def prove_old(run: Redeployment, before: Facts, plan: Plan) -> str:
     if found is not None:
         metrics.remember_names(run, found.names())
     return address
+
+
+def _named(holders: list[dict[str, Any]]) -> str:
+    return ", ".join(f"{one['pid']} ({one['command']}) on {one['address']}" for one in holders)

@@ -36,6 +36,7 @@ def launch(run: Redeployment, step_name: str, gpu_baseline: dict[str, int]) -> L
     service = run.service
     arguments = {
         "unit": service.unit,
+        "port": service.port,
         "baseline": gpu_baseline,
         "gpu_wait_seconds": service.gpu_wait_seconds,
         "tolerance_bytes": _TOLERANCE_BYTES,

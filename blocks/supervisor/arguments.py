@@ -73,6 +73,7 @@ READING: dict[str, Arguments] = {
         "arguments": _need(v.document),
         "secrets": _may(v.table(v.secret_name, v.secret), {}),
         "wait_seconds": _may(v.number(0, 600), 0),
+        "tell_seconds": _may(v.number(0.1, 600)),
     },
 }
 """The verbs that answer at once."""

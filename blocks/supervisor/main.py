@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import importlib
 import json
@@ -80,7 +81,7 @@ class Supervisor:
         self.locks.renew(asked["environment"], asked["holder"])
         if asked["verb"] == "stop" and not self._half_done(asked["holder"]):
             self._store.keep_reserve()
-        return self.operations.ensure({**asked, "arguments": checked})
+        return self.operations.ensure({**asked, "arguments": checked}, _tell)
 
     def _status(self, asked: dict[str, Any]) -> dict[str, Any]:
         environment = asked["environment"]
@@ -154,6 +155,12 @@ def _request() -> Any:
 def _print(answer: dict[str, Any]) -> None:
     sys.stdout.write(json.dumps(foreign.all_clean(answer)) + "\n")
     sys.stdout.flush()
+
+
+def _tell(progress: dict[str, Any]) -> None:
+    """Print a progress before the answer, on a line of its own; without a reader it is lost."""
+    with contextlib.suppress(OSError):
+        _print({"progress": progress})
 
 
 def _version(asked: dict[str, Any]) -> dict[str, Any]:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import time
 import traceback
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Callable
 
 from blocks.supervisor import foreign, proc, processes, store
 from blocks.supervisor.arguments import ANSWER_STANDS
@@ -33,12 +34,15 @@ class Operations:
         self._launcher = launcher
         self._handover = handover or Handover()
 
-    def ensure(self, asked: dict[str, Any]) -> dict[str, Any]:
+    def ensure(
+        self, asked: dict[str, Any], tell: Callable[[dict[str, Any]], None]
+    ) -> dict[str, Any]:
         """Start an operation unless it was started before; return its state.
 
         Given the checked request (its `secrets` are handed to the run that it starts, and written
         down nowhere), return the recorded answer of a finished one, else wait up to
-        `wait_seconds` for it and return what there is then.
+        `wait_seconds` for it and return what there is then. Meanwhile each new progress is told,
+        at most every `tell_seconds`, where that is given.
 
         Raises:
             Refusal: The name stands for something else, or systemd would not start it.
@@ -47,8 +51,10 @@ class Operations:
         attached = not self._begin(asked)
         deadline = time.monotonic() + asked["wait_seconds"]
         look_at = time.monotonic() + _LOOK_AT_UNIT_SECONDS
+        told = _Told(self._folder(name) / "progress.json", asked["tell_seconds"], tell)
         while not self._result_path(name).exists() and time.monotonic() < deadline:
             time.sleep(_POLL_SECONDS)
+            told.look()
             if time.monotonic() > look_at:
                 if not self._is_seen_at_work(name):
                     self._begin(asked)
@@ -189,6 +195,27 @@ class Operations:
         for parent, _, files in os.walk(folder):
             if "request.json" in files and (finished or "result.json" not in files):
                 yield store.read(Path(parent, "request.json"))
+
+
+class _Told:
+    """Tells the progress of an operation whenever it is another one than before."""
+
+    def __init__(
+        self, path: Path, every: float | None, tell: Callable[[dict[str, Any]], None]
+    ) -> None:
+        self._path, self._every, self._tell = path, every, tell
+        self._seen: tuple[int, int] | None = None
+        self._due = 0.0
+
+    def look(self) -> None:
+        if self._every is None or time.monotonic() < self._due:
+            return
+        with contextlib.suppress(OSError):
+            found = self._path.stat()
+            if (found.st_ino, found.st_mtime_ns) != self._seen:
+                self._seen = (found.st_ino, found.st_mtime_ns)
+                self._tell(store.read(self._path) or {})
+                self._due = time.monotonic() + self._every
 
 
 _RESULT_KEYS = ("finished", "seconds", "result", "error")

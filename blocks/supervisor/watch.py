@@ -11,7 +11,7 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
-from blocks.supervisor import cgroups, holders, ports, proc, stacks, units
+from blocks.supervisor import holders, ports, proc, stacks, units
 from blocks.supervisor.ends import Ends
 from blocks.supervisor.facts import boot_id
 from blocks.supervisor.failures import Failure
@@ -21,14 +21,11 @@ from blocks.supervisor.trace import Reached, Trace
 from blocks.supervisor.verdicts import verdict
 from blocks.supervisor.vigil import Vigil
 from blocks.supervisor.work import Work
-from tasks.startup.stages import STARTING_SERVER, UNKNOWN, order
 
 _TICK_SECONDS = 0.25
 _SETTLE_SECONDS = 1.0
 _LAST_LINES_SECONDS = 0.1
-_CATCH_UP_SECONDS = 0.5
-_YOUNG_SECONDS = 15.0
-_LONGEST_TICK_SECONDS = 1.0
+_CATCH_UP_SECONDS = 0.3  # journald holds lines back for 0.25 s
 _OF_TIME_SPENT = 0.01
 _LOOKS_THAT_PROVE = 2
 _LONGEST_TELL_SECONDS = 2.0
@@ -58,14 +55,14 @@ def hold(arguments: dict[str, Any], work: Work) -> dict[str, Any]:
 
 
 def alive(arguments: dict[str, Any]) -> dict[str, Any]:
-    """Return how a start has died, or None while it lives, and the address it listens on."""
+    """Return how a start has died, or None while it lives; where it listens, and who else does."""
     state = units.state(arguments["unit"])
-    found = ports.listeners(arguments["port"])
-    group = state["control_group"]
-    addresses = ports.addresses(cgroups.members(group), found) if found and group else []
+    look = holders.PortLook(arguments["port"])
+    found = look.look(state["control_group"], lambda: _argv(state["main_pid"]))
     return {
         "died": verdict(state, arguments["invocation"], arguments["restarts_tolerated"]),
-        "address": next(iter(addresses), None),
+        "address": next(iter(found.addresses), None),
+        "others": found.others,
     }
 
 
@@ -116,7 +113,7 @@ class _Watch:
                     raise self._held_up("stalled", f"has stalled: {why}", state)
                 self._tell(state, pace)
                 due = min(self._look_at, pace.due)
-                self._vigil.wait(max(0.0, min(due - time.monotonic(), _LONGEST_TICK_SECONDS)))
+                self._vigil.wait(max(0.0, due - time.monotonic()))
 
     def until_held(self, seconds: float) -> dict[str, Any]:
         end = time.monotonic() + seconds
@@ -160,7 +157,7 @@ class _Watch:
         if time.monotonic() < self._look_at:
             return None
         addresses = self._listening(state)
-        self._look_at = time.monotonic() + self._tick()
+        self._look_at = time.monotonic() + _TICK_SECONDS
         if self._in_the_way:
             return None
         return next((one for one in addresses if ports.healthy(one, self._port)), None)
@@ -176,15 +173,6 @@ class _Watch:
         if self._in_the_way >= _LOOKS_THAT_PROVE:
             raise self._taken(found.others, state)
         return found.addresses
-
-    def _tick(self) -> float:
-        """Return how long to wait until the next look at the port."""
-        stage = self._trace.how.stage
-        spent: float = time.time() - self._started
-        late = stage == UNKNOWN or order(stage) >= order(STARTING_SERVER)
-        if late or spent < _YOUNG_SECONDS or self._in_the_way:
-            return _TICK_SECONDS
-        return min(_LONGEST_TICK_SECONDS, max(_TICK_SECONDS, spent * _OF_TIME_SPENT))
 
     def _serving(self, address: str, pace: Pace) -> dict[str, Any]:
         now = time.time()

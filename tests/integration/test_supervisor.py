@@ -403,7 +403,7 @@ def test_a_restart_is_followed_where_it_is_tolerated_and_counted(bench: Bench) -
     assert (bench.do("none", "hold", **held).error or {})["kind"] == "crashed"
     asked = {"unit": UNIT, "invocation": launched["invocation"], "port": 8123}
     alive = bench.supervisor.call("alive", {**asked, "restarts_tolerated": 1})
-    assert alive == {"died": None, "address": "127.0.0.1"}
+    assert alive == {"died": None, "address": "127.0.0.1", "others": []}
     assert bench.supervisor.call("alive", asked)["died"] == "crashed"
 
 

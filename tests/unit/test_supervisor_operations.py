@@ -80,6 +80,7 @@ class Desk:
         self.store = Store(root)
         self.launcher = Processes(root)
         self.handed = root.with_name("run")
+        self.told: list[dict[str, Any]] = []
         self.operations = Operations(self.store, self.launcher, Handover(self.handed))
 
     def ask(
@@ -89,11 +90,13 @@ class Desk:
         verb: str = "work",
         environment: str = "/e",
         secrets: dict[str, str] | None = None,
+        tell_seconds: float | None = None,
         **given: Any,
     ) -> dict[str, Any]:
         names = {"operation": name, "verb": verb, "holder": "h", "environment": environment}
-        request = {**names, "secrets": secrets or {}}
-        return self.operations.ensure({**request, "arguments": given, "wait_seconds": wait})
+        request: dict[str, Any] = {**names, "secrets": secrets or {}}
+        request |= {"arguments": given, "wait_seconds": wait, "tell_seconds": tell_seconds}
+        return self.operations.ensure(request, self.told.append)
 
     def events(self) -> list[str]:
         lines = self.store.log_path.read_text().splitlines()
@@ -270,3 +273,10 @@ def test_what_runs_is_told_with_its_progress(desk: Desk) -> None:
     assert progress == {"stage": "working"}
     desk.ask("r/a", seconds=1)
     assert desk.operations.running() == []
+
+
+def test_a_progress_is_told_once_to_one_who_waits_for_it(desk: Desk) -> None:
+    desk.ask("r/a", seconds=0.5)
+    assert desk.told == []
+    desk.ask("r/b", tell_seconds=0.1, seconds=0.5)
+    assert desk.told == [{"stage": "working"}]
