@@ -222,6 +222,27 @@ def append(host: SandboxHost, path: str, text: str) -> None:
     _ssh(host, "tee", "--append", path, stdin=text.encode())
 
 
+def mount_small(host: SandboxHost, folder: str, size: str) -> None:
+    """Lay a file system of a size over a folder."""
+    _ssh(host, "mkdir", "-p", "-m", "700", folder)
+    _ssh(host, "mount", "-t", "tmpfs", "-o", f"size={size},mode=700", "tmpfs", folder)
+
+
+def unmount(host: SandboxHost, folder: str) -> None:
+    """Take a file system off a folder again."""
+    _ssh(host, "umount", "--lazy", folder)
+
+
+def fill(host: SandboxHost, path: str) -> None:
+    """Let a file take all that is left of its file system."""
+    _ssh(host, "dd", "if=/dev/zero", f"of={path}", "bs=4k", "status=none", check=False)
+
+
+def remove(host: SandboxHost, folder: str) -> None:
+    """Remove a folder with all that is in it."""
+    _ssh(host, "rm", "-rf", "--", folder)
+
+
 def files_with(host: SandboxHost, word: str, *folders: str) -> list[str]:
     """Return the files below folders that hold a word."""
     grep = ("grep", "-rlF", "-e", word, "--", *folders)

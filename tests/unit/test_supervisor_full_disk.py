@@ -8,12 +8,14 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from blocks.supervisor import processes, store
 from blocks.supervisor.failures import Refusal
 from blocks.supervisor.locks import Locks
+from blocks.supervisor.main import Supervisor
 from blocks.supervisor.store import Store
 from blocks.supervisor.work import Work
 
@@ -47,6 +49,25 @@ def fill(folder: Path) -> None:
 
 def locks(kept: Store) -> Locks:
     return Locks(kept, lambda _: False, lambda _: False)
+
+
+class Nowhere:
+    """Launches nothing, and has it run for ever."""
+
+    def start(self, operation: str) -> None:
+        del operation
+
+    def running(self, operation: str) -> bool:
+        return bool(operation)
+
+    def forget(self, operation: str) -> None:
+        del operation
+
+
+def stop(operation: str) -> dict[str, Any]:
+    given = {"unit": "vllm.service", "timeout_seconds": 1}
+    names = {"operation": operation, "verb": "stop", "holder": "a", "environment": "/opt/e"}
+    return {**names, "arguments": given, "wait_seconds": 0}
 
 
 def pieces(kept: Store) -> int:
@@ -95,6 +116,24 @@ def test_a_used_up_reserve_hinders_no_renewal_and_no_progress(disk: Path) -> Non
     held = locks(kept).all()
     assert [one["holder"] for one in held] == ["a"]
     assert not list(kept.locks.glob(".*"))
+
+
+def test_a_service_is_not_stopped_unless_the_reserve_is_whole(disk: Path) -> None:
+    desk = Supervisor(Store(disk), Nowhere())
+    desk.answer("lock", ASKED)
+    reserve = disk / "reserve"
+    next(reserve.iterdir()).unlink()
+    fill(disk)
+    with pytest.raises(Refusal) as refused:
+        desk.answer("ensure", stop("a/stop"))
+    assert refused.value.kind == "no-space"
+    assert desk.operations.under("a") == []
+    (disk / "filled").unlink()
+    desk.answer("ensure", stop("a/stop"))
+    fill(disk)
+    next(reserve.iterdir()).unlink()
+    desk.answer("ensure", stop("a/roll-back/stop"))  # stopped before: the way back is not barred
+    assert len(desk.operations.under("a")) == 2
 
 
 def test_a_line_that_did_not_fit_leaves_the_log_as_it_was(disk: Path) -> None:
