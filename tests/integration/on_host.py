@@ -19,6 +19,8 @@ from pydantic import BaseModel, ConfigDict
 
 from deployments.sandbox import ssh
 from deployments.sandbox.ssh import SandboxHost
+from deployments.sandbox.stories import Story
+from tests.integration.polling import until
 
 REMEMBERED = "/var/lib/vllm-redeploy"
 
@@ -210,6 +212,27 @@ def http(host: SandboxHost, url: str) -> Any:
 def restart(host: SandboxHost, name: str) -> None:
     """Restart a unit, by hand and without waiting for what comes of it."""
     _ssh(host, "systemctl", "restart", "--no-block", "--", name)
+
+
+@contextmanager
+def beside_the_unit(host: SandboxHost, story: Story) -> Iterator[None]:
+    """Run the service's own command a second time, as its user, outside its unit."""
+    name = f"beside-{story.unit}"
+    _ssh(
+        host,
+        *("systemd-run", f"--unit={name}", f"--uid={story.user}", "--quiet"),
+        *("--setenv=VLLM_STANDIN_LOAD_SECONDS=0.1", "--", f"{story.environment}/bin/vllm"),
+        *("serve", story.model, "--host", story.listen, "--port", str(story.port)),
+    )
+    try:
+        until(lambda: _listeners(host, story.port) == 2, "two listen on the port", 20)
+        yield
+    finally:
+        _ssh(host, "systemctl", "stop", "--", name)
+
+
+def _listeners(host: SandboxHost, port: int) -> int:
+    return len(_text(host, "ss", "-Hltn", f"sport = :{port}").splitlines())
 
 
 def write(host: SandboxHost, path: str, text: str) -> None:

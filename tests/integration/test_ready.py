@@ -106,3 +106,18 @@ def _with_one_crash(scene: Scene, server: Serving) -> FlowRun:
         return redeploy(server, service=scene.service, benchmark=False)
     finally:
         story.clear_failure(scene.host)
+
+
+def test_a_service_in_whose_place_another_listens_is_not_stopped(
+    scene: Scene, server: Serving
+) -> None:
+    """As an old vLLM that outlived its unit does: it shares the port, and answers some requests."""
+    before = on_host.unit(scene.host, scene.story.unit)["InvocationID"]
+    with on_host.beside_the_unit(scene.host, scene.story):
+        run = redeploy(server, service=scene.service, benchmark=False, reinstall=True)
+    assert run.state.type == "FAILED"
+    said = str(run.state.message)
+    assert "Another process listens in place of vllm-small.service" in said
+    assert "The service was not stopped." in said
+    assert on_host.unit(scene.host, scene.story.unit)["InvocationID"] == before
+    assert on_host.locks(scene.host) == []
