@@ -9,7 +9,7 @@ demo: setup  ## boot a real host, break it the way it broke, and watch it heal
 	@$(BIN)/python -m deployments.demo $(SANDBOX)
 
 test: setup check  ## everything: formatting, lint, types, and all tests on real hosts
-	@$(BIN)/pytest --numprocesses 2 --dist loadfile
+	@$(BIN)/pytest --numprocesses 3 --dist loadfile
 
 check:  ## formatting, lint and strict types
 	@test -x $(BIN)/python || .ci/setup python

@@ -66,7 +66,7 @@ def second(second_host: Scene) -> Scene:
 @pytest.fixture(scope="session")
 def small_host(workshop: Path, server: Serving) -> Iterator[Scene]:
     """The story of few packages on a host of its own: quick, with a short deadline."""
-    scene = stage(3, STORIES["small"], workshop, extra=QUICK)
+    scene = stage(3, STORIES["small"], workshop, extra=QUICK, load_seconds=1)
     scene.publish(lambda config: save_blocks(server, config))
     yield scene
     strike(scene)

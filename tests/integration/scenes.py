@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from deployments.sandbox import hosts, toml
+from deployments.sandbox import hosts, ssh, toml
 from deployments.sandbox.ssh import SandboxHost
 from deployments.sandbox.stories import Story
 from deployments.sandbox.story import prepare
@@ -25,6 +25,7 @@ class Scene:
         service: the name of the service in the configuration.
         config: the `redeploy.toml` for it.
         extra: further lines of the service's table in it.
+        load_seconds: how long the stand-in loads; None: as the story has it.
     """
 
     story: Story
@@ -32,6 +33,7 @@ class Scene:
     service: str
     config: Path
     extra: str
+    load_seconds: float | None = None
     published: list[Published] = field(default_factory=list)
     untouched: bool = True
 
@@ -44,6 +46,7 @@ class Scene:
         """Put the host back to the story's beginning if a test has touched it since."""
         if not self.untouched:
             self.host = prepare(self.host.name, self.story.key, say=_quiet)
+            self.set_load()
             self.describe()
         self.untouched = False
         return self
@@ -52,6 +55,13 @@ class Scene:
         """Tell somebody the configuration, now and whenever it changes."""
         self.published.append(to)
         to(self.config)
+
+    def set_load(self) -> None:
+        """Have the stand-in load for the scene's own time from its next start on."""
+        if self.load_seconds is not None:
+            file = f"/etc/vllm/{self.story.unit.removesuffix('.service')}.env"
+            line = f"VLLM_STANDIN_LOAD_SECONDS={self.load_seconds:g}\n"
+            ssh.run(self.host, "tee", "--append", file, stdin=line.encode())
 
     def describe(self) -> None:
         """Write the configuration and tell it, if it is another than before."""
@@ -71,7 +81,15 @@ def sweep() -> None:
             hosts.remove(one.name)
 
 
-def stage(number: int, story: Story, folder: Path, *, service: str = "", extra: str = "") -> Scene:
+def stage(
+    number: int,
+    story: Story,
+    folder: Path,
+    *,
+    service: str = "",
+    extra: str = "",
+    load_seconds: float | None = None,
+) -> Scene:
     """Boot a host of this test run with a story.
 
     Args:
@@ -80,10 +98,12 @@ def stage(number: int, story: Story, folder: Path, *, service: str = "", extra: 
         folder: where the configuration is written.
         service: the service's name; default: the story's.
         extra: further lines of the service's table in the configuration.
+        load_seconds: how long the stand-in loads; None: as the story has it.
     """
     host = prepare(f"t{number}p{os.getpid()}", story.key, say=_quiet)
     config = Path(tempfile.mkdtemp(dir=folder), "redeploy.toml")
-    scene = Scene(story, host, service or story.service, config, extra)
+    scene = Scene(story, host, service or story.service, config, extra, load_seconds)
+    scene.set_load()
     scene.describe()
     return scene
 

@@ -106,7 +106,9 @@ undrain = {{ argv = ["sh", "/etc/router-mark", "in", "a b; reboot"] }}
 """
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("ROUTER_KEY", KEY)
-        scene = stage(5, STORIES["small"], workshop, service="drained", extra=QUICK + hooks)
+        scene = stage(
+            5, STORIES["small"], workshop, service="drained", extra=QUICK + hooks, load_seconds=1
+        )
         scene.publish(lambda config: save_blocks(server, config))
         yield scene
     strike(scene)

@@ -33,12 +33,9 @@ WHILE_SERVING = [one for one in FAILURES if one[1] == "serving"]
 @pytest.fixture(scope="module")
 def pair(small_host: Scene, server: Serving, workshop: Path) -> Iterator[list[Scene]]:
     """Two hosts of the small story, with a load time of one second."""
-    other = stage(4, STORIES["small"], workshop, service="small-too", extra=QUICK)
+    other = stage(4, STORIES["small"], workshop, service="small-too", extra=QUICK, load_seconds=1)
     other.publish(lambda config: save_blocks(server, config))
     scenes = [small_host.fresh(), other]
-    for scene in scenes:
-        file = f"/etc/vllm/{scene.story.unit.removesuffix('.service')}.env"
-        on_host.append(scene.host, file, "VLLM_STANDIN_LOAD_SECONDS=1\n")
     yield scenes
     strike(other)
 

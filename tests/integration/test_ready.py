@@ -29,7 +29,7 @@ LIES = {
 def scene(server: Serving, workshop: Path) -> Iterator[Scene]:
     """The small story, whose systemd may restart it once on the way."""
     extra = QUICK + "restarts_tolerated = 1\n"
-    made = stage(6, STORIES["small"], workshop, service="small-once", extra=extra)
+    made = stage(6, STORIES["small"], workshop, service="small-once", extra=extra, load_seconds=1)
     made.publish(lambda config: save_blocks(server, config))
     yield made
     strike(made)
