@@ -45,13 +45,13 @@ def parse_show(text: str) -> dict[str, list[str]]:
     return values
 
 
-def state(unit: str) -> dict[str, Any]:
+def state(unit: str, timeout: float = 30) -> dict[str, Any]:
     """Return the state of a unit as `systemctl show` has it.
 
     Raises:
-        Failure: systemd did not answer.
+        Failure: systemd did not answer, or not in time.
     """
-    ended = processes.run(commands.show(unit, _PROPERTIES))
+    ended = processes.run(commands.show(unit, _PROPERTIES), timeout=timeout)
     if ended.exit != 0:
         raise Failure(
             "no-systemd",

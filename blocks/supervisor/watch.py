@@ -37,7 +37,7 @@ def watch(arguments: dict[str, Any], work: Work) -> dict[str, Any]:
 
     Raises:
         Failure: It crashed, exited, is gone, has stalled, or passed a limit; another process
-            listens in its place; or the host was rebooted meanwhile.
+            listens in its place; the host was rebooted meanwhile; or systemd is silent for minutes.
     """
     with _following(arguments, work) as watched:
         return watched.until_over(Pace(arguments))
@@ -47,8 +47,8 @@ def hold(arguments: dict[str, Any], work: Work) -> dict[str, Any]:
     """See that a service goes on as it is, for some seconds: no end, no restart too many.
 
     Raises:
-        Failure: It ended, or was restarted; another process listens in its place; or the host was
-            rebooted meanwhile.
+        Failure: It ended, or was restarted; another process listens in its place; the host was
+            rebooted meanwhile; or systemd is silent for minutes.
     """
     with _following(arguments, work) as watched:
         return watched.until_held(arguments["seconds"])
@@ -103,7 +103,7 @@ class _Watch:
             while True:
                 state = self._living()
                 address = self._serves(state)
-                if address is not None:
+                if address is not None and self._vigil.is_sure():
                     return self._serving(address, pace)
                 overdue = pace.overdue(self._trace.how, self._started, time.time())
                 if overdue is not None:
@@ -123,9 +123,9 @@ class _Watch:
             state = self._living()
             self._listening(state)
             left = end - time.monotonic()
-            if left <= 0 and not self._in_the_way:
+            if left <= 0 and not self._in_the_way and self._vigil.is_sure():
                 return {"seconds": seconds, "restarts": state["n_restarts"]}
-            self._vigil.wait(min(max(left, _TICK_SECONDS), _TICK_SECONDS))
+            self._vigil.wait(min(left, _TICK_SECONDS) if left > 0 else _TICK_SECONDS)
 
     def close(self) -> None:
         self._vigil.close()
@@ -136,7 +136,7 @@ class _Watch:
 
     def _living(self) -> dict[str, Any]:
         """Return the unit's state, if it lives."""
-        state = self._vigil.state()
+        state = self._state()
         if self._restarts_before is None:
             ours = state["invocation_id"] == self._invocation
             self._restarts_before = state["n_restarts"] if ours else 0
@@ -146,6 +146,15 @@ class _Watch:
         if died:
             raise self._died(died, state)
         return state
+
+    def _state(self) -> dict[str, Any]:
+        try:
+            return self._vigil.state()
+        except Failure as silent:
+            if not self._vigil.last:
+                raise
+            said = (silent.message, silent.hint)
+            raise self._failure(silent.kind, self._vigil.last, *said) from silent
 
     def _rebooted(self) -> bool:
         """Tell whether this is another boot than that in which the watch was first begun."""
