@@ -7,6 +7,7 @@ not make the new one fail: both listen, and answers come from either.
 from __future__ import annotations
 
 import ipaddress
+import time
 from collections.abc import Iterable, Sequence
 from typing import Any, Callable, NamedTuple
 
@@ -16,6 +17,7 @@ from blocks.supervisor.ports import Listener
 ANY_V4, ANY = "0.0.0.0", "::"  # noqa: S104 (compared with, not bound to)
 _LOOPBACK = ("127.0.0.1", "::1")
 _NAMES = {"localhost": _LOOPBACK, "": (ANY_V4,)}
+_LOOK_AGAIN_SECONDS = 5.0
 Holder = dict[str, Any]
 
 
@@ -27,11 +29,16 @@ class Found(NamedTuple):
 
 
 class PortLook:
-    """Looks at a port again and again; of a socket once seen it is known whose it is."""
+    """Looks at a port again and again; of a socket once seen it is known whose it is.
+
+    One that is not the unit's can become so, passed on to it: of such it is asked again, at once
+    after the first time, and then every few seconds. While it is in the way, always.
+    """
 
     def __init__(self, port: int) -> None:
         self._port = port
         self._ours: set[str] = set()
+        self._foreign: dict[str, float] = {}
 
     def look(self, control_group: str | None, argv: Callable[[], Sequence[str]]) -> Found:
         """Look who listens.
@@ -41,18 +48,29 @@ class PortLook:
             argv: Gives the command line of its main process, which says where it will listen.
         """
         listening = ports.listeners(self._port)
-        self._ours &= {one.inode for one in listening}
-        unknown = {one.inode for one in listening} - self._ours
-        if unknown and control_group:
-            for pid in cgroups.members(control_group):
-                self._ours |= unknown & proc.sockets(pid)
+        self._tell_apart({one.inode for one in listening}, control_group)
         ours = [one for one in listening if one.inode in self._ours]
         theirs = [one for one in listening if one.inode not in self._ours]
         addresses = ports.loopback_first({one.address for one in ours})
         if not theirs:
             return Found(addresses, [])
         wanted = {one.bound for one in ours} or addresses_wanted(argv())
-        return Found(addresses, who([one for one in theirs if in_place_of(one.bound, wanted)]))
+        in_the_way = [one for one in theirs if in_place_of(one.bound, wanted)]
+        for one in in_the_way:
+            self._foreign.pop(one.inode, None)
+        return Found(addresses, who(in_the_way))
+
+    def _tell_apart(self, listening: set[str], control_group: str | None) -> None:
+        now = time.monotonic()
+        self._ours &= listening
+        others = listening - self._ours
+        self._foreign = {one: at for one, at in self._foreign.items() if one in others}
+        unknown = {one for one in others if self._foreign.get(one, now) <= now}
+        if unknown and control_group:
+            for pid in cgroups.members(control_group):
+                self._ours |= unknown & proc.sockets(pid)
+            for one in unknown - self._ours:
+                self._foreign[one] = now + _LOOK_AGAIN_SECONDS if one in self._foreign else now
 
 
 def in_place_of(bound: str, wanted: Iterable[str]) -> bool:

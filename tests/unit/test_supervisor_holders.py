@@ -5,6 +5,7 @@ import os
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -104,6 +105,53 @@ def test_what_the_service_listens_on_counts_more_than_what_it_was_told(
         own.listen()
         found = PortLook(port).look("/its/group", lambda: ["--host", "127.0.0.2"])
     assert found == (["127.0.0.1"], [])
+
+
+def test_a_socket_of_somebody_on_another_address_is_not_looked_for_again_and_again(
+    port: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read: list[str] = []
+
+    def members(group: str) -> set[int]:
+        read.append(group)
+        return {os.getpid()}
+
+    monkeypatch.setattr(cgroups, "members", members)
+    look = PortLook(port)
+    with listener("127.0.0.2", port):
+        for _ in range(20):
+            assert look.look("/its/group", lambda: ["--host", "127.0.0.1"]) == ([], [])
+    assert len(read) == 2
+
+
+def test_a_socket_that_is_passed_on_to_the_service_becomes_its_own(
+    port: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    members: set[int] = set()
+    monkeypatch.setattr(cgroups, "members", lambda _: members)
+    monkeypatch.setattr(holders, "_LOOK_AGAIN_SECONDS", 0.2)
+    look = PortLook(port)
+    with socket.create_server(("127.0.0.2", port)):
+        for _ in range(3):
+            assert look.look("/its/group", lambda: ["--host", "127.0.0.1"]) == ([], [])
+        members.add(os.getpid())
+        assert look.look("/its/group", lambda: ["--host", "127.0.0.1"]) == ([], [])
+        time.sleep(0.25)
+        found = look.look("/its/group", lambda: ["--host", "127.0.0.1"])
+    assert found == (["127.0.0.2"], [])
+
+
+def test_who_is_in_the_way_is_looked_at_anew_each_time(
+    port: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    members: set[int] = set()
+    monkeypatch.setattr(cgroups, "members", lambda _: members)
+    look = PortLook(port)
+    with socket.create_server(("127.0.0.1", port)):
+        for _ in range(3):
+            assert look.look("/its/group", list).others
+        members.add(os.getpid())
+        assert look.look("/its/group", list) == (["127.0.0.1"], [])
 
 
 @pytest.mark.parametrize("address", ["127.0.0.1", "0.0.0.0", "::1", "::"])

@@ -11,6 +11,7 @@ import pytest
 from blocks.supervisor import vigil, watch
 from blocks.supervisor.arguments import DOING, checked
 from blocks.supervisor.failures import Failure
+from blocks.supervisor.journal import Follower
 from blocks.supervisor.work import Work
 
 INVOCATION = "0" * 32
@@ -112,7 +113,7 @@ def test_the_last_answer_is_not_believed_of_a_process_that_has_ended(
     with subprocess.Popen(["sleep", "60"]) as running:
         pid = running.pid
         systemd.says(pid)
-        follower = vigil.Follower("x.service", INVOCATION, time.time())
+        follower = Follower("x.service", INVOCATION, time.time())
         watched = vigil.Vigil("x.service", follower, lambda _: None)
         assert watched.state()["main_pid"] == pid
         systemd.is_silent()
@@ -132,6 +133,7 @@ def test_a_hold_ends_in_time(
     systemd: Systemd, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(watch, "_TICK_SECONDS", 5)
+    monkeypatch.setattr(vigil, "_BACKSTOP_SECONDS", 60)
     began = time.monotonic()
     held(tmp_path, 0.5)
     assert 0.5 <= time.monotonic() - began < 3
