@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import collections
 import time
 from typing import Any, Callable, Protocol
 
@@ -10,11 +9,10 @@ from blocks.supervisor import doing
 from blocks.supervisor.samples import Sampler
 from tasks.startup.limits import Limits
 from tasks.startup.progress import Progress
-from tasks.startup.stall import Judgement, Sample, judge
+from tasks.startup.stall import Judgement, Moves, Sample
 
 _SAMPLE_SECONDS = 10.0
 _SAMPLES_IN_FLOOR = 6
-_MOST_SAMPLES = 20_000
 _LOOK_AGAIN_SECONDS = 300.0
 
 
@@ -49,7 +47,7 @@ class Pace:
         self._interval = min(_SAMPLE_SECONDS, self._floor / _SAMPLES_IN_FLOOR)
         self._sampler = sampler or Sampler()
         self._look = look
-        self._samples: collections.deque[Sample] = collections.deque(maxlen=_MOST_SAMPLES)
+        self._moves = Moves()
         self._looked_at = 0.0
         self.due = 0.0
         self.judgement: Judgement | None = None
@@ -66,9 +64,9 @@ class Pace:
         if now < self.due:
             return False
         self.due = now + self._interval
-        self._samples.append(self._sampler.sample(state["control_group"], how.news))
+        self._moves.add(self._sampler.sample(state["control_group"], how.news))
         longest = self._longest.get(how.stage)
-        self.judgement = judge(list(self._samples), how.stage, longest, self._floor)
+        self.judgement = self._moves.judge(how.stage, longest, self._floor)
         self._follow_slowness(how.stage, state, self.judgement)
         return self.judgement.kind == "stalled"
 

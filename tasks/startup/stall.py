@@ -55,46 +55,123 @@ def judge(
     longest_ever: float | None,
     floor: float = FLOOR_SECONDS,
 ) -> Judgement:
-    """Judge a start by its samples, oldest first.
+    """Judge a start by its samples, oldest first; see `Moves.judge`."""
+    moves = Moves()
+    for sample in samples:
+        moves.add(sample)
+    return moves.judge(stage, longest_ever, floor)
 
-    - "moving": something has moved within the patience, or the quiet is no longer than that.
-      The patience is the longest that this stage ever took, and at least the floor.
-    - "stalled": log, GPU memory, CPU, disk and network have all been quiet for longer than the
-      patience, and earlier starts tell how long this stage takes. Only this may be acted on.
-    - "slow": as quiet, but on a first start there is nothing to compare with; so it is reported
-      and waited for until its deadline, never called stalled.
-    - "slow" also for a process that *spins*: for longer than the patience it has used CPU and
-      moved nothing else. It is not "moving", because NCCL's and the message queue's waiting
-      loops burn a whole core each for ever in a deadlock. It is not "stalled" either, because
-      a cold compile of a new version is CPU alone too, and may well take longer than all the
-      warm ones on record: stopping it would throw the compile away and the next start would
-      begin the same one again. A person is told that it spins and for how long; only the
-      stage's deadline ends it.
-    - "unknown": there is nothing to compare yet, or the CPU cannot be looked at and all the rest
-      is quiet: a process that cannot be seen is not called dead.
+
+class Moves:
+    """What has moved in a start so far. A sample is looked at once and not kept.
+
+    So a judgement after hours costs what the first one did.
     """
-    if len(samples) < 2:
-        return Judgement("unknown", 0.0, "There is no second sample to compare with yet.")
-    moves = {name: _last_move(samples, name) for name in Sample._fields[1:]}
-    seen = {name: at for name, at in moves.items() if at is not None}
-    if not seen:
-        return Judgement("unknown", 0.0, "Nothing of it can be measured.")
-    now = samples[-1].time
-    quiet = now - max(seen.values())
-    quiet_beside_cpu = now - max(
-        (at for name, at in seen.items() if name != "cpu_seconds"), default=samples[0].time
-    )
-    patience = max(floor, longest_ever or 0.0)
-    if quiet > patience:
-        return _quiet(quiet, stage, longest_ever, patience, moves)
-    if quiet_beside_cpu > patience and "cpu_seconds" in seen:
-        return _spinning(samples, quiet_beside_cpu, stage, longest_ever, moves)
-    if quiet_beside_cpu > quiet and quiet_beside_cpu > floor:
-        why = f"Only its CPU has been busy for {spell(quiet_beside_cpu)}."
-        return Judgement("moving", quiet, why)
-    moving = [_WORDS[name] for name, at in seen.items() if now - at <= quiet]
-    since = "now" if quiet == 0 else f"{spell(quiet)} ago"
-    return Judgement("moving", quiet, f"It last moved {since}: {', '.join(moving)}.")
+
+    def __init__(self) -> None:
+        self._samples = 0
+        self._began = self._now = 0.0
+        self._measures = {name: _Measure(name) for name in Sample._fields[1:]}
+        self._alone: _Cpu | None = None
+        self._cpu: _Cpu | None = None
+
+    def add(self, sample: Sample) -> None:
+        """Take in a sample; they come in the order of their times."""
+        self._began = self._began if self._samples else sample.time
+        self._now = sample.time
+        self._samples += 1
+        for name, measure in self._measures.items():
+            if measure.add(sample.time, getattr(sample, name)) and name != "cpu_seconds":
+                self._alone = None
+        if sample.cpu_seconds is not None:
+            self._cpu = _Cpu(sample.time, sample.cpu_seconds)
+            self._alone = self._alone or self._cpu
+
+    def judge(
+        self, stage: str, longest_ever: float | None, floor: float = FLOOR_SECONDS
+    ) -> Judgement:
+        """Judge the start.
+
+        - "moving": something has moved within the patience, or the quiet is no longer than that.
+          The patience is the longest that this stage ever took, and at least the floor.
+        - "stalled": log, GPU memory, CPU, disk and network have all been quiet for longer than the
+          patience, and earlier starts tell how long this stage takes. Only this may be acted on.
+        - "slow": as quiet, but on a first start there is nothing to compare with; so it is reported
+          and waited for until its deadline, never called stalled.
+        - "slow" also for a process that *spins*: for longer than the patience it has used CPU and
+          moved nothing else. It is not "moving", because NCCL's and the message queue's waiting
+          loops burn a whole core each for ever in a deadlock. It is not "stalled" either, because
+          a cold compile of a new version is CPU alone too, and may well take longer than all the
+          warm ones on record: stopping it would throw the compile away and the next start would
+          begin the same one again. A person is told that it spins and for how long; only the
+          stage's deadline ends it.
+        - "unknown": there is nothing to compare yet, or the CPU cannot be looked at and all the
+          rest is quiet: a process that cannot be seen is not called dead.
+        """
+        if self._samples < 2:
+            return Judgement("unknown", 0.0, "There is no second sample to compare with yet.")
+        moves = {name: one.moved_at for name, one in self._measures.items()}
+        seen = {name: at for name, at in moves.items() if at is not None}
+        if not seen:
+            return Judgement("unknown", 0.0, "Nothing of it can be measured.")
+        beside_cpu = (at for name, at in seen.items() if name != "cpu_seconds")
+        quiet = self._now - max(seen.values())
+        quiet_beside_cpu = self._now - max(beside_cpu, default=self._began)
+        patience = max(floor, longest_ever or 0.0)
+        if quiet > patience:
+            return _quiet(quiet, stage, longest_ever, patience, moves)
+        if quiet_beside_cpu > patience and "cpu_seconds" in seen:
+            return _spinning(self._cores(), quiet_beside_cpu, stage, longest_ever, moves)
+        if quiet_beside_cpu > quiet and quiet_beside_cpu > floor:
+            why = f"Only its CPU has been busy for {spell(quiet_beside_cpu)}."
+            return Judgement("moving", quiet, why)
+        moving = [_WORDS[name] for name, at in seen.items() if self._now - at <= quiet]
+        since = "now" if quiet == 0 else f"{spell(quiet)} ago"
+        return Judgement("moving", quiet, f"It last moved {since}: {', '.join(moving)}.")
+
+    def _cores(self) -> float:
+        """Return how many cores were busy since anything else moved."""
+        if self._cpu is None or self._alone is None:
+            return 0.0
+        used = self._cpu.seconds - self._alone.seconds
+        return used / max(1.0, self._cpu.time - self._alone.time)
+
+
+class _Cpu(NamedTuple):
+    """The CPU time used until a moment."""
+
+    time: float
+    seconds: float
+
+
+class _Measure:
+    """One measure: when it last moved, and the value that it is compared with."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._known = 0
+        self._moved_at: float | None = None
+        self._mark = self._mark_at = 0.0
+
+    @property
+    def moved_at(self) -> float | None:
+        """When it last moved, or the first sample's time; None: it was never there."""
+        return self._moved_at if self._known > 1 else None
+
+    def add(self, time: float, value: float | None) -> bool:
+        """Take in its value at a time, and tell whether it has moved."""
+        if self._moved_at is None:
+            self._moved_at = time
+        if value is None:
+            return False
+        self._known += 1
+        first = self._known == 1
+        moved = not first and _moved(self._name, value - self._mark, time - self._mark_at)
+        if moved:
+            self._moved_at = time
+        if first or moved or self._name != "gpu_bytes":
+            self._mark, self._mark_at = value, time
+        return moved
 
 
 _WORDS = {
@@ -127,16 +204,12 @@ def _quiet(
 
 
 def _spinning(
-    samples: Sequence[Sample],
+    cores: float,
     spun: float,
     stage: str,
     longest_ever: float | None,
     moves: dict[str, float | None],
 ) -> Judgement:
-    last = samples[-1]
-    window = [s for s in samples if s.cpu_seconds is not None and last.time - s.time <= spun]
-    used = (window[-1].cpu_seconds or 0.0) - (window[0].cpu_seconds or 0.0)
-    cores = used / max(1.0, window[-1].time - window[0].time)
     why = (
         f"It spins: {cores:.1f} cores busy for {spell(spun)}, and nothing else has moved; "
         f"a deadlock looks like this, and so does a long compile"
@@ -150,26 +223,6 @@ def _spinning(
 def _unseen(moves: dict[str, float | None]) -> str:
     names = [_WORDS[name] for name, at in moves.items() if at is None]
     return f"; {', '.join(names)} could not be looked at" if names else ""
-
-
-def _last_move(samples: Sequence[Sample], name: str) -> float | None:
-    """Return when a measure last moved, or the first sample's time; None: it was never there."""
-    known = [
-        (sample.time, float(value))
-        for sample in samples
-        for value in [getattr(sample, name)]
-        if value is not None
-    ]
-    if len(known) < 2:
-        return None
-    moved_at, mark_at, mark = samples[0].time, *known[0]
-    for time, value in known[1:]:
-        if _moved(name, value - mark, time - mark_at):
-            moved_at, mark = time, value
-            mark_at = time
-        elif name != "gpu_bytes":
-            mark, mark_at = value, time
-    return moved_at
 
 
 def _moved(name: str, change: float, seconds: float) -> bool:

@@ -1,5 +1,6 @@
 """Limits and judgements of a start, over samples that are given."""
 
+import time
 from typing import Any
 
 import pytest
@@ -94,6 +95,15 @@ def test_samples_are_seldom_unless_the_floor_is_low(quiet: Quiet) -> None:
     judging.look(how, STATE)
     assert not judging.look(how, STATE)
     assert judging.told()["judgement"]["kind"] == "unknown"
+
+
+def test_a_judgement_costs_the_same_after_hours(quiet: Quiet) -> None:
+    judging, how = Pace(asked(), quiet, quiet.look), loading()
+    began = time.process_time()
+    looked(judging, how, 4000)
+    assert time.process_time() - began < 2
+    assert judging.judgement is not None
+    assert judging.judgement.quiet_seconds == 3999 * 60
 
 
 def test_limits_are_laid_over_the_defaults() -> None:
