@@ -37,7 +37,8 @@ class Locks:
         """Take the lock on an environment, or take it again.
 
         Raises:
-            Refusal: Somebody else holds it and is alive, or there is no room for the reserve.
+            Refusal: Somebody else holds it and is alive, or there is no room for the reserve, and
+                this holder neither holds it already nor has to be let go on to an end.
         """
         path = self._path(asked["environment"])
         with self._guarded(path):
@@ -47,10 +48,15 @@ class Locks:
                 raise _locked(held)
             if held and other and self._half_done(held["holder"]):
                 raise _unfinished(held)
-            self._kept.keep_reserve()
+            mine = held is not None and not other
+            self._keep_reserve(needed=not mine and not self._half_done(asked["holder"]))
             now = time.time()
             since = held["since"] if held and not other else now
-            store.write(path, {**asked, "since": since, "renewed": now})
+            try:
+                store.write(path, {**asked, "since": since, "renewed": now})
+            except OSError:
+                if not mine:
+                    raise
             return {"acquired": True, "taken_over": held if other else None}
 
     def give_back(self, environment: str, holder: str) -> dict[str, Any]:
@@ -89,6 +95,14 @@ class Locks:
         paths = [self._path(environment)] if environment else sorted(self._folder.glob("*.json"))
         held = [one for one in map(store.read, paths) if one]
         return [{**one, "dead": self._dead(one)} for one in held]
+
+    def _keep_reserve(self, *, needed: bool) -> None:
+        """Lay the reserve; who is under way already is not barred from going back without it."""
+        try:
+            self._kept.keep_reserve()
+        except Refusal:
+            if needed:
+                raise
 
     def _dead(self, held: dict[str, Any]) -> bool:
         over = time.time() > held["renewed"] + held["lease_seconds"]

@@ -136,6 +136,29 @@ def test_a_service_is_not_stopped_unless_the_reserve_is_whole(disk: Path) -> Non
     assert len(desk.operations.under("a")) == 2
 
 
+def test_who_holds_the_lock_takes_it_again_on_a_full_disk(disk: Path) -> None:
+    desk = Supervisor(Store(disk), Nowhere())
+    desk.answer("lock", ASKED)
+    for piece in (disk / "reserve").iterdir():
+        piece.unlink()
+    fill(disk)
+    assert desk.answer("lock", ASKED)["acquired"]
+    assert [one["holder"] for one in desk.locks.all()] == ["a"]
+    with pytest.raises(Refusal, match="reserve"):
+        desk.answer("lock", {**ASKED, "environment": "/opt/other", "holder": "b"})
+
+
+def test_who_is_half_done_and_lost_the_lock_goes_on_on_a_full_disk(disk: Path) -> None:
+    desk = Supervisor(Store(disk), Nowhere())
+    desk.answer("lock", ASKED)
+    desk.answer("ensure", stop("a/stop"))
+    desk.answer("unlock", {"environment": "/opt/e", "holder": "a"})
+    next((disk / "reserve").iterdir()).unlink()
+    fill(disk)
+    os.truncate(disk / "filled", (disk / "filled").stat().st_size - (8 << 10))
+    assert desk.answer("lock", ASKED) == {"acquired": True, "taken_over": None}
+
+
 def test_a_line_that_did_not_fit_leaves_the_log_as_it_was(disk: Path) -> None:
     kept = Store(disk)
     kept.log("started", operation="a")
