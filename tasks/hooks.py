@@ -25,6 +25,9 @@ from tasks.markdown import clean
 TRIES = 3
 PAUSES: wait_base = wait_exponential_jitter(multiplier=0.5, max=5, jitter=0.5)
 TEMPORARY_FAILURE = 75  # EX_TEMPFAIL of sysexits.h
+_KILL_AFTER_SECONDS = 5
+_MARGIN_SECONDS = 15
+_OVER_TIME = (124, 137)  # of coreutils' timeout: ended, killed
 _SHOWN = 300
 _KEPT_BYTES = 4096
 _SHORTEST_SECRET = 4
@@ -107,11 +110,17 @@ def start_of(response: httpx.Response, most: int, deadline: float) -> bytes:
 
 
 def _on_host(hook: CommandHook, host: Host) -> None:
+    # Without a terminal nothing there ends with our connection, so the host watches the time.
+    limits = (f"--kill-after={_KILL_AFTER_SECONDS}", f"{hook.timeout_seconds:g}")
+    patience = hook.timeout_seconds + _KILL_AFTER_SECONDS + _MARGIN_SECONDS
     try:
-        ran = host.run(hook.argv, timeout=hook.timeout_seconds, repeatable=True)
+        ran = host.run(("timeout", *limits, *hook.argv), timeout=patience, repeatable=True)
     except CommandFailed as error:
         raise _timed_out(hook, error.stdout + error.stderr) from None
-    _judge(hook, ran.exit, ran.stdout + ran.stderr)
+    output = ran.stdout + ran.stderr
+    if (ran.exit < 0 or ran.exit in _OVER_TIME) and ran.seconds >= hook.timeout_seconds:
+        raise _timed_out(hook, output)
+    _judge(hook, ran.exit, output)
 
 
 def _on_controller(hook: CommandHook) -> None:
@@ -160,7 +169,10 @@ def _last_of(output: IO[bytes]) -> str:
 def _judge(hook: CommandHook, status: int, output: str) -> None:
     if status == 0:
         return
-    how = f"ended with exit status {status}" if status > 0 else f"was ended by signal {-status}"
+    signalled = (
+        "was ended by a signal" if hook.where == "host" else f"was ended by signal {-status}"
+    )
+    how = f"ended with exit status {status}" if status > 0 else signalled
     raise _failed(hook, how, output, passing=status == TEMPORARY_FAILURE)
 
 

@@ -79,7 +79,10 @@ def routing() -> Iterator[Router]:
 
 
 class NearHost:
-    """Runs what is meant for the host here, as a host would; lost when a test says so."""
+    """Runs what is meant for the host here, as a host would; lost when a test says so.
+
+    Of a signal that ended it only -1 is told.
+    """
 
     def __init__(self) -> None:
         self.lost = False
@@ -90,13 +93,19 @@ class NearHost:
         self.ran.append(tuple(argv))
         if self.lost:
             raise HostUnreachable("The link is gone.")
+        began = time.monotonic()
+        running = subprocess.Popen(
+            argv,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+        )
         try:
-            done = subprocess.run(
-                argv, capture_output=True, text=True, timeout=timeout, check=False
-            )
-        except subprocess.TimeoutExpired:
+            out, errors = running.communicate(timeout=timeout)
+        except subprocess.TimeoutExpired:  # it goes on there, as on a host
             raise CommandFailed("It had not ended.") from None
-        return Ran(tuple(argv), done.returncode, done.stdout, done.stderr, 0)
+        return Ran(tuple(argv), max(-1, running.returncode), out, errors, time.monotonic() - began)
 
     @contextmanager
     def tunnel(self, port: int, address: str) -> Iterator[int]:

@@ -267,9 +267,39 @@ def test_a_command_that_is_not_there_is_said() -> None:
         called(CommandHook(argv=["/no/such/program"], where="controller"))
 
 
-def test_a_signal_is_named() -> None:
-    with pytest.raises(HookFailed, match="ended by signal 9"):
-        called(python("import os; os.kill(os.getpid(), 9)"))
+@pytest.mark.parametrize("where", ["controller", "host"])
+def test_a_command_that_is_over_its_time_does_not_go_on(tmp_path: Path, where: str) -> None:
+    mark = tmp_path / "mark"
+    code = f"import time; time.sleep(1); open({str(mark)!r}, 'w')"
+    with pytest.raises(HookFailed, match=r"had not ended after 0\.3 s"):
+        called(python(code, where, timeout_seconds=0.3))
+    time.sleep(1)
+    assert not mark.exists()
+
+
+def test_a_command_on_the_host_that_ignores_the_end_is_killed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(hooks, "_KILL_AFTER_SECONDS", 0.2)
+    code = "import signal, time; signal.signal(15, signal.SIG_IGN); time.sleep(60)"
+    began = time.monotonic()
+    with pytest.raises(HookFailed, match=r"had not ended after 0\.3 s"):
+        called(python(code, "host", timeout_seconds=0.3))
+    assert time.monotonic() - began < 5
+
+
+@pytest.mark.parametrize("status", [124, 137])
+def test_a_status_of_its_own_is_not_taken_for_one_of_over_time(status: int) -> None:
+    with pytest.raises(HookFailed, match=f"exit status {status}"):
+        called(python(f"import sys; sys.exit({status})", "host"))
+
+
+@pytest.mark.parametrize(
+    ("where", "said"), [("controller", "ended by signal 9"), ("host", "ended by a signal")]
+)
+def test_a_signal_is_named_where_it_is_known(where: str, said: str) -> None:
+    with pytest.raises(HookFailed, match=said):
+        called(python("import os; os.kill(os.getpid(), 9)", where))
 
 
 def test_a_failure_survives_pickling(router: Router) -> None:
