@@ -22,11 +22,12 @@ _current: ContextVar["Redeployment"] = ContextVar("redeployment")
 
 
 class StepTime(BaseModel):
-    """How long one step took as the flow saw it, in seconds."""
+    """How long one step took as the flow saw it, in seconds, and whether it did what it should."""
 
     phase: str
     step: str
     seconds: float
+    ok: bool
 
 
 class Redeployment:
@@ -176,9 +177,9 @@ class Redeployment:
         """Return what a person can do when this run was cut off."""
         return f"Go on with Retry, or: redeploy run {self.request.service} --resume {self.id}"
 
-    def took(self, step: str, seconds: float) -> None:
-        """Remember how long a step took, as the flow saw it."""
-        self.times.append(StepTime(phase=self.phase, step=step, seconds=seconds))
+    def took(self, step: str, seconds: float, *, ok: bool) -> None:
+        """Remember how long a step took, as the flow saw it, and whether it succeeded."""
+        self.times.append(StepTime(phase=self.phase, step=step, seconds=seconds, ok=ok))
 
 
 def _result(step: str, outcome: Outcome) -> dict[str, Any]:

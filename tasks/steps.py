@@ -66,7 +66,7 @@ def step(
         def call(run: Redeployment, /, *args: P.args, **kwargs: P.kwargs) -> T:
             began, run.step = monotonic(), name
             state: State[T] = as_task(run, *args, **kwargs, return_state=True)
-            run.took(name, monotonic() - began)
+            run.took(name, monotonic() - began, ok=state.is_completed())
             return state.result()
 
         functools.update_wrapper(call, function)

@@ -1,5 +1,6 @@
 """Where the time of a redeploy went: the host's own log against what the flow saw."""
 
+import re
 from collections.abc import Sequence
 from typing import Literal
 
@@ -17,7 +18,13 @@ _PARTS = {
     "request": "lock",
     "hold": "wait-healthy",
     "look": "wait-healthy",
+    "old": "prove-old",
+    "metrics-before": "prove-old",
+    "draining": "drain",
+    "drained": "drain",
+    "undrained": "undrain",
 }
+_TURN = re.compile(r"-\d+$")
 
 
 class Operation(BaseModel):
@@ -41,17 +48,20 @@ def steps_of(
 ) -> list[StepRecord]:
     """Put the host's time beside the flow's, a row a step in the order of the first run.
 
+    What became of a step says the flow, where this run of it went through it: a service can answer
+    garbage while all that the host did for the step succeeded.
+
     Args:
         redeploy: the redeploy's id; operations begin with it.
         operations: what the host did.
         times: what this run of the flow waited for; a resumed run has only its own part.
     """
-    waited = {(time.phase, time.step): time.seconds for time in times}
+    waited = {(time.phase, time.step): time for time in times}
     return [
         StepRecord(
             phase=phase,
             step=step,
-            outcome=_outcome(parts),
+            outcome=_outcome(waited.get((phase, step)), parts),
             seconds=_seen(waited.get((phase, step)), parts),
             host_seconds=_worked(parts),
         )
@@ -76,7 +86,11 @@ def _ends(operations: Sequence[Operation]) -> list[float]:
     return [one.finished for one in operations if one.finished is not None]
 
 
-def _outcome(parts: Sequence[Operation]) -> Literal["ok", "failed", "unfinished"]:
+def _outcome(
+    seen: StepTime | None, parts: Sequence[Operation]
+) -> Literal["ok", "failed", "unfinished"]:
+    if seen is not None:
+        return "ok" if seen.ok else "failed"
     states = {one.state for one in parts}
     if "failed" in states:
         return "failed"
@@ -105,8 +119,9 @@ def _step(phase: str, name: str) -> str:
             return "restart"
     if phase == "roll-back":
         name = {"switch": "roll-back", "start": "restart"}.get(name, name)
+    name = _TURN.sub("", name)
     return _PARTS.get(name, name)
 
 
-def _seen(waited: float | None, parts: Sequence[Operation]) -> float | None:
-    return waited if waited is not None and waited >= _worked(parts) else None
+def _seen(seen: StepTime | None, parts: Sequence[Operation]) -> float | None:
+    return seen.seconds if seen is not None and seen.seconds >= _worked(parts) else None

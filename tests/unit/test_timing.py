@@ -42,10 +42,36 @@ def test_operations_are_put_under_their_steps() -> None:
     assert ("attempt-1", "start") in rows
 
 
+def seen(phase: str, step: str, seconds: float, *, ok: bool) -> StepTime:
+    return StepTime(phase=phase, step=step, seconds=seconds, ok=ok)
+
+
+def test_what_became_of_a_step_says_the_flow_where_it_went_through_it() -> None:
+    times = [
+        seen("attempt-2", "wait-healthy", 9, ok=False),  # it served, and answered garbage
+        seen("roll-back", "wait-healthy", 9, ok=True),
+    ]
+    rows = {(row.phase, row.step): row.outcome for row in steps_of("r", OPERATIONS, times)}
+    assert rows["attempt-1", "wait-healthy"] == "failed"
+    assert rows["attempt-2", "wait-healthy"] == "failed"
+    assert rows["roll-back", "wait-healthy"] == "ok"
+
+
+def test_notes_of_draining_and_of_the_old_release_are_no_rows_of_their_own() -> None:
+    names = ("metrics-before", "old", "draining", "drained", "undrained", "draining-2", "drained-2")
+    notes = [
+        Operation(
+            operation=f"r/{name}", verb="remember", state="succeeded", started=at, finished=at
+        )
+        for at, name in enumerate(names)
+    ]
+    assert [row.step for row in steps_of("r", notes, [])] == ["prove-old", "drain", "undrain"]
+
+
 def test_a_replayed_step_has_no_time_of_the_flow() -> None:
     times = [
-        StepTime(phase="", step="snapshot", seconds=1.5),
-        StepTime(phase="", step="stop", seconds=0.2),
+        StepTime(phase="", step="snapshot", seconds=1.5, ok=True),
+        StepTime(phase="", step="stop", seconds=0.2, ok=True),
     ]
     rows = {row.step: row for row in steps_of("r", OPERATIONS, times) if not row.phase}
     assert rows["snapshot"].seconds == 1.5
@@ -61,8 +87,9 @@ def test_an_operation_without_an_end_takes_no_time_and_is_called_unfinished() ->
     cut_off = {"state": "interrupted", "started": 40, "finished": None, "seconds": None}
     more = Operation.model_validate({"operation": "r/verify", "verb": "verify", **cut_off})
     operations = [*OPERATIONS[:6], more]
-    row = steps_of("r", operations, [StepTime(phase="", step="verify", seconds=2)])[-1]
-    assert (row.step, row.outcome, row.seconds, row.host_seconds) == ("verify", "unfinished", 2, 0)
+    row = steps_of("r", operations, [])[-1]
+    assert (row.step, row.outcome, row.host_seconds) == ("verify", "unfinished", 0)
+    assert steps_of("r", operations, [seen("", "verify", 2, ok=False)])[-1].seconds == 2
     assert whole_time(operations) == whole_time(OPERATIONS[:6]) == 15
     assert down_time(operations) is None
     assert whole_time([more]) == 0
