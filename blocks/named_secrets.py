@@ -50,10 +50,6 @@ def _each(
     return {key: change(key, one, f"{where}.{key}") for key, one in table.items()}
 
 
-def _plain_or_named(_name: str, value: object, where: str) -> object:
-    return value if isinstance(value, str) else _named(value, where)
-
-
 def _holds(field: FieldInfo, kind: type) -> bool:
     return kind in (field.annotation, *get_args(field.annotation))
 

@@ -18,6 +18,6 @@ class Settings(BaseSettings):
         900, ge=60, description="how long an environment stays locked after its run fell silent"
     )
     ready_patience_seconds: float = Field(
-        60, gt=0, description="how long a service that listens may take to answer as it should"
+        300, gt=0, description="how long a service that listens may take to answer as it should"
     )
     index_timeout_seconds: float = Field(20, gt=0, description="one request to a wheel index")

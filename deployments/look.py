@@ -19,6 +19,7 @@ from deployments.terminal import escape
 from tasks import metrics
 from tasks.diagnose import JOURNAL_LINES, examine
 from tasks.diagnosis.symptoms import DeathKind
+from tasks.drain import is_out
 from tasks.facts import Facts
 from tasks.readiness import NotReady, Wanted, wait_until_ready
 from tasks.release import ReleaseRecord
@@ -33,7 +34,7 @@ def status(name: str, config_file: Path | None, *, as_json: bool) -> None:
         facts = Facts.model_validate(supervisor.call("facts", found.location()))
         state = supervisor.call("status", {"environment": found.environment})
         serves = f"not asked: {lacks.message}" if lacks else how_it_serves(found, supervisor, facts)
-        stopped = _stopped_by(supervisor, state["locks"])
+        half_done = _half_done(supervisor, state["locks"])
     if as_json:
         document = {"facts": facts.model_dump(mode="json"), "serves": serves, **state}
         print(json.dumps(document, indent=2))
@@ -41,7 +42,7 @@ def status(name: str, config_file: Path | None, *, as_json: bool) -> None:
     table = Table(show_header=False, title=f"{found.unit} on {facts.host.name}")
     for row in _status_rows(found, facts, state, serves):
         table.add_row(row[0], escape(row[1]))
-    for row in _holders(name, state, stopped):
+    for row in _holders(name, state, half_done):
         table.add_row(row[0], escape(row[1]))
     terminal.out.print(table)
 
@@ -129,16 +130,16 @@ def _asked(
             service.host.close()
 
 
-def _stopped_by(supervisor: Supervisor, locks: list[dict[str, Any]]) -> list[str]:
-    """Return the holders of locks that have stopped the service."""
-    return [
-        lock["holder"]
-        for lock in locks
-        if any(
-            one["verb"] == "stop"
-            for one in supervisor.call("operations", {"prefix": lock["holder"]})["operations"]
-        )
-    ]
+def _half_done(supervisor: Supervisor, locks: list[dict[str, Any]]) -> dict[str, list[str]]:
+    """Return by holder of a lock what it has done to the service, in words."""
+    found = {}
+    for lock in locks:
+        holder = lock["holder"]
+        done = supervisor.call("operations", {"prefix": holder})["operations"]
+        names = {one["operation"].removeprefix(f"{holder}/") for one in done}
+        found[holder] = ["it has stopped the service"] * any(one["verb"] == "stop" for one in done)
+        found[holder] += ["STILL DRAINED: it has taken it out of its router"] * is_out(names)
+    return found
 
 
 def _status_rows(
@@ -157,14 +158,15 @@ def _status_rows(
         yield "last redeploy", f"{last['time']}: {last['verdict']}"
 
 
-def _holders(name: str, state: dict[str, Any], stopped: list[str]) -> Iterator[tuple[str, str]]:
+def _holders(
+    name: str, state: dict[str, Any], half_done: Mapping[str, list[str]]
+) -> Iterator[tuple[str, str]]:
     for lock in state["locks"]:
         holder = lock["holder"]
         silent = ", which fell silent" if lock.get("dead") else ""
         yield "held by", f"{lock['who']}: {lock['why']}, since {_clock(lock['since'])}"
         yield "", f"redeploy {holder}{silent}"
-        if holder in stopped:
-            yield "", "it has stopped the service"
+        yield from (("", said) for said in half_done.get(holder, []))
         yield "if it was cut off", terminal.go_on(name, holder)
 
 

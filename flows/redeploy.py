@@ -14,7 +14,7 @@ from flows.roll_back import roll_back
 from tasks.benchmark import DIED, benchmark, can_be_measured
 from tasks.cleanup import cleanup
 from tasks.diagnose import find_cause
-from tasks.drain import drain
+from tasks.drain import Drained, drain
 from tasks.earlier_starts import present_start
 from tasks.errors import PlanRefused, StepFailed
 from tasks.fix import fix, remedy_for
@@ -52,13 +52,20 @@ def redeploy(request: Request) -> State[None]:
             acquire(run)
             verdict = _ended(run) or _redeploy(run)
         except (PlanRefused, StepFailed) as refusal:
-            verdict = Failed(message=str(refusal), data=refusal)
+            verdict = _refused(run, refusal)
         except Exception as error:
             verdict = _cut_off(run, error)
             if run.has_stopped():
                 return verdict  # and keep the lock: it is to be gone on with
         release(run)
         return verdict
+
+
+def _refused(run: Redeployment, refusal: RedeployError) -> State[None]:
+    """End a run that did not stop the service; one that was taken out of its router is put back."""
+    mine = run.holds_lock and not run.has_stopped()
+    back = put_back(run, serving=True) if mine else may_be_out(run)
+    return Failed(message=f"{refusal} {back.strip()}".strip(), data=refusal)
 
 
 def _cut_off(run: Redeployment, error: Exception) -> State[None]:
@@ -71,8 +78,10 @@ def _ended(run: Redeployment) -> State[None] | None:
     ended = already_ended(run)
     if ended is None:
         return None
-    message = f"This redeploy ended at {ended.time}: {ended.verdict}"
-    return Completed(message=message) if ended.result == "live" else Failed(message=message)
+    drained = put_back(run, serving=ended.result != "down")
+    message = f"This redeploy ended at {ended.time}: {ended.verdict} {drained}".strip()
+    good = ended.result == "live" and not drained
+    return Completed(message=message) if good else Failed(message=message)
 
 
 def _redeploy(run: Redeployment) -> State[None]:
@@ -82,8 +91,10 @@ def _redeploy(run: Redeployment) -> State[None]:
         return Completed(message=plan_in_words(plan, run.request, before), data=plan)
     if nothing_to_do(plan, run.request):
         return Completed(message=f"Nothing to do: {plan.after} is installed already.")
-    _take_out(run, prove_old(run, before, plan))
-    story = Story(before, plan)
+    old = prove_old(run, before, plan)
+    run.kind = old.kind
+    story = Story(before, plan, old.metrics)
+    story.drained = _take_out(run, old.address)
     try:
         stop(run)
         story.staged = reinstall(run, plan)
@@ -98,12 +109,11 @@ def _redeploy(run: Redeployment) -> State[None]:
         return _go_back(run, story, failure)
 
 
-def _take_out(run: Redeployment, address: str) -> None:
+def _take_out(run: Redeployment, address: str) -> Drained:
     try:
-        drain(run, address)
+        return drain(run, address)
     except StepFailed as failure:
-        back = put_back(run, serving=True)
-        raise PlanRefused(f"{failure} The service was not stopped. {back}".strip()) from failure
+        raise PlanRefused(f"{failure} The service was not stopped.") from failure
 
 
 def _bring_up(run: Redeployment, story: Story) -> Serving:
@@ -138,7 +148,7 @@ def _cure(run: Redeployment, story: Story, number: int, failure: AttemptFailed) 
 
 
 def _prove(run: Redeployment, story: Story, serving: Serving) -> State[None]:
-    story.metrics_gone = names_gone(run, serving.address)
+    story.metrics_gone = names_gone(run, story.metrics_before, serving.address)
     said = f"Serving {story.plan.after}"
     try:
         if run.request.benchmark and can_be_measured(run, serving.kind):
@@ -159,8 +169,7 @@ def _prove(run: Redeployment, story: Story, serving: Serving) -> State[None]:
 def _go_back(run: Redeployment, story: Story, failure: Exception) -> State[None]:
     run.log_unexpected(failure)
     if not run.has_stopped():
-        back = put_back(run, serving=True)
-        return Failed(message=f"{failure} The service was not stopped. {back}".strip())
+        return _refused(run, PlanRefused(f"{failure} The service was not stopped."))
     way_back = roll_back(
         version=story.plan.before,
         gpu_baseline=story.before.gpu_baseline(),

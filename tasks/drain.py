@@ -14,7 +14,7 @@ from tasks.redeployment import Redeployment
 from tasks.startup import metrics
 from tasks.steps import step
 
-BEGUN, DONE = "draining", "drained"
+BEGUN, DONE, BACK = "draining", "drained", "undrained"
 _REQUESTS = ("vllm:num_requests_running", "vllm:num_requests_waiting")
 _IDLE_READINGS = 2
 _TRIES = 3
@@ -41,7 +41,7 @@ class Unreadable(Exception):
     """The metrics could not be read, or do not say how many requests there are."""
 
 
-@step("drain")
+@step("drain", kept=False)
 def drain(run: Redeployment, address: str) -> Drained:
     """Call the service's drain hook and wait until it has no requests, or until the deadline.
 
@@ -63,10 +63,12 @@ def take_out(run: Redeployment, address: str) -> Drained:
     if hook is None:
         return Drained()
     with run.in_phase(""):
-        if run.finished(DONE):
-            return _remembered(run, Drained())
+        done = run.done()
+        number = turn(done)
+        if f"{DONE}-{number}" in done:
+            return _remembered(run, number, Drained())
         # Written down first: whoever is killed from here on has to put it back later.
-        run.do("drain", "remember", {"document": {}}, operation=BEGUN)
+        run.do("drain", "remember", {"document": {}}, operation=f"{BEGUN}-{number}")
         try:
             call(hook, run.host)
         except HookFailed as failure:
@@ -74,13 +76,24 @@ def take_out(run: Redeployment, address: str) -> Drained:
                 "drain", "hook-failed", failure.message, hint=failure.hint, answer=failure.answer
             ) from failure
         run.log(f"out of its router by {hook.in_words()}")
-        return _remembered(run, _wait(run, address))
+        return _remembered(run, number, _wait(run, address))
 
 
-def _remembered(run: Redeployment, drained: Drained) -> Drained:
+def turn(done: set[str]) -> int:
+    """Return which time of draining it is, by what is done: a new one after each putting back."""
+    return 1 + sum(name.startswith(f"{BACK}-") for name in done)
+
+
+def is_out(done: set[str]) -> bool:
+    """Tell by what is done whether draining was begun and not undone."""
+    return f"{BEGUN}-{turn(done)}" in done
+
+
+def _remembered(run: Redeployment, number: int, drained: Drained) -> Drained:
     """Write the outcome down on the host; the first one that was written stands."""
     document = {"document": drained.model_dump(mode="json")}
-    return Drained.model_validate(run.do("drain", "remember", document, operation=DONE)["document"])
+    kept = run.do("drain", "remember", document, operation=f"{DONE}-{number}")
+    return Drained.model_validate(kept["document"])
 
 
 def _wait(run: Redeployment, address: str) -> Drained:

@@ -2,16 +2,22 @@
 
 from typing import Any
 
+from tasks.artifacts import best_effort
 from tasks.redeployment import Redeployment
 from tasks.release import StartRecord
 from tasks.startup.history import History, Start, comparable, flags_of
 
 
 def earlier_starts(run: Redeployment, version: str) -> History:
-    """Return the earlier starts that are most like one of this service at a version."""
-    asked = {"environment": run.service.environment}
-    found = run.supervisor.call("history", asked)["releases"]
-    return comparable(remembered(found), present_start(run, version))
+    """Return the earlier starts that are most like one of this service at a version.
+
+    None where they cannot be had: they are a measure, and no start fails for want of one.
+    """
+    with best_effort(run, "what earlier starts took"):
+        asked = {"environment": run.service.environment}
+        found = run.supervisor.call("history", asked)["releases"]
+        return comparable(remembered(found), present_start(run, version))
+    return History((), "")
 
 
 def present_start(run: Redeployment, version: str) -> Start:

@@ -7,7 +7,6 @@ from tasks.redeployment import Redeployment
 from tasks.startup.metrics import Metrics, heartbeat, parse, vanished
 
 _SECONDS = 10.0
-_REMEMBERED = "metrics-before"
 
 
 def read(base_url: str) -> Metrics | None:
@@ -26,17 +25,10 @@ def beat(before: Metrics | None, after: Metrics | None, *, asked: bool = False) 
     return heartbeat(before, after, asked)
 
 
-def remember_names(run: Redeployment, names: set[str]) -> list[str]:
-    """Keep the names of the running release's metrics on the host; the first ones stay."""
-    document = {"names": sorted(names)}
-    kept = run.do("prove-old", "remember", {"document": document}, operation=_REMEMBERED)
-    return [str(name) for name in kept["document"]["names"]]
-
-
-def names_gone(run: Redeployment, address: str) -> list[str]:
+def names_gone(run: Redeployment, before: list[str], address: str) -> list[str]:
     """Return the names of the old release's metrics that the new one no longer has."""
     with best_effort(run, "what became of the metrics"), run.reached(address) as base_url:
         now = read(base_url)
         if now is not None:
-            return vanished(remember_names(run, set()), now.names())
+            return vanished(before, now.names())
     return []

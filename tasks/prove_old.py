@@ -5,6 +5,9 @@ A wrong port or model name would make the new release look broken, and the way b
 
 from typing import Any
 
+from pydantic import BaseModel
+
+from blocks.types import Kind
 from tasks import metrics
 from tasks.errors import PlanRefused, StepFailed
 from tasks.facts import Facts
@@ -14,40 +17,67 @@ from tasks.redeployment import Redeployment
 from tasks.steps import step
 from tasks.wait_healthy import LOOPBACK, ask, standing
 
+_REMEMBERED = "old"
+
+
+class Old(BaseModel):
+    """What the running release was found to be.
+
+    Attributes:
+        address: the host's own address that it listens on; the loopback where it does not run.
+        kind: what it answers.
+        metrics: the names of its metrics.
+    """
+
+    address: str = LOOPBACK
+    kind: Kind = Kind.AUTO
+    metrics: list[str] = []
+
 
 @step("prove-old")
-def prove_old(run: Redeployment, before: Facts, plan: Plan) -> str:
-    """Ask the running service what the new one will be asked, and keep its metrics' names.
-
-    Returns:
-        The host's own address that it listens on; the loopback where it does not run.
+def prove_old(run: Redeployment, before: Facts, plan: Plan) -> Old:
+    """Ask the running service what the new one will be asked, and write down what it is.
 
     Raises:
-        PlanRefused: it runs, but does not answer so, and nobody said to go on all the same.
+        PlanRefused: it runs, but does not answer so, and nobody said to go on all the same; or
+            another process listens in its place.
     """
-    if before.unit.active_state != "active" or run.request.even_if_broken or run.finished("stop"):
-        return LOOPBACK
-    stands = standing(run, before.unit.invocation_id)
+    if run.finished(_REMEMBERED):
+        return _remembered(run, Old())
+    if before.unit.active_state != "active" or run.finished("stop"):
+        return Old(kind=run.service.kind)
+    stands = standing(run, before.unit.invocation_id, before.unit.n_restarts)
     if stands["others"]:
         raise PlanRefused(
             f"Another process listens in place of {run.service.unit}: {_named(stands['others'])}. "
             "It would answer for the new release as well. The service was not stopped.",
             hint="See what it is and end it.",
         )
-    address = stands["address"] or LOOPBACK
+    old = Old(address=stands["address"] or LOOPBACK, kind=run.service.kind)
+    if not run.request.even_if_broken:
+        old.kind = _ask(run, plan.before, old.address)
+    with run.reached(old.address) as base_url:
+        found = metrics.read(base_url)
+    old.metrics = sorted(found.names()) if found else []
+    return _remembered(run, old)
+
+
+def _ask(run: Redeployment, version: str, address: str) -> Kind:
     try:
-        ask(run, "prove-old", plan.before, patience=seconds_for("prove-old"), address=address)
+        return ask(run, "prove-old", version, patience=seconds_for("prove-old"), address=address)
     except StepFailed as problem:
         raise PlanRefused(
             f"{problem.message} It runs, and was not stopped.",
             hint="Correct port, served_model or api_key. If it is broken and shall be replaced all "
             "the same: --even-if-broken.",
         ) from problem
-    with run.reached(address) as base_url:
-        found = metrics.read(base_url)
-    if found is not None:
-        metrics.remember_names(run, found.names())
-    return address
+
+
+def _remembered(run: Redeployment, old: Old) -> Old:
+    """Write it down on the host; what was written first stands."""
+    document = {"document": old.model_dump(mode="json")}
+    kept = run.do("prove-old", "remember", document, operation=_REMEMBERED)
+    return Old.model_validate(kept["document"])
 
 
 def _named(holders: list[dict[str, Any]]) -> str:

@@ -15,8 +15,7 @@ from blocks.types import Kind
 from tasks.packages.versions import same_build
 from tasks.probes import NOT_THIS_KIND, Probe, to_try
 
-_REQUEST_SECONDS = 30.0
-_LINK_WAS_LOST_SECONDS = 2.0
+_PAGE_SECONDS = 30.0
 _PASSING = (httpx.TimeoutException, httpx.NetworkError, httpx.RemoteProtocolError)
 
 
@@ -50,21 +49,19 @@ class _NotThisKind(NotReady):
 
 
 class _Patience(stop_base):
-    """Gives up in time, where the time without a link does not count."""
+    """Gives up in time; what it takes to prove the link, and to wait for it, does not count."""
 
     def __init__(self, seconds: float, link: Callable[[], object]) -> None:
-        self._seconds = seconds
+        self._end = time.monotonic() + seconds
         self._link = link
-        self._since = time.monotonic()
 
     def __call__(self, retry_state: RetryCallState) -> bool:
-        """Tell whether to give up; a lost link is waited for and starts it all anew."""
-        asked = time.monotonic()
+        """Tell whether to give up."""
         if isinstance(_error(retry_state), httpx.TransportError):
+            asked = time.monotonic()
             self._link()
-            if time.monotonic() - asked > _LINK_WAS_LOST_SECONDS:
-                self._since = time.monotonic()
-        return time.monotonic() - self._since > self._seconds
+            self._end += time.monotonic() - asked
+        return time.monotonic() > self._end
 
 
 def wait_until_ready(
@@ -91,7 +88,7 @@ def wait_until_ready(
     with httpx.Client(
         base_url=base_url,
         headers={"Authorization": f"Bearer {key.get_secret_value()}"} if key else {},
-        timeout=min(_REQUEST_SECONDS, patience),
+        timeout=httpx.Timeout(min(_PAGE_SECONDS, patience), read=patience),
         trust_env=False,
     ) as client:
         again = Retrying(

@@ -10,6 +10,7 @@ from tasks.artifacts import publish
 from tasks.cleanup import Cleaned
 from tasks.diagnosis.finding import Finding
 from tasks.diagnosis.rules import Remedy
+from tasks.drain import Drained
 from tasks.errors import StepFailed
 from tasks.facts import Facts
 from tasks.packages.diff import diff
@@ -17,7 +18,6 @@ from tasks.planned import Plan
 from tasks.redeployment import Redeployment
 from tasks.reinstall import Staged
 from tasks.release import AttemptRecord, ReleaseRecord, Result, StartRecord
-from tasks.report import duration
 from tasks.startup.history import Start
 from tasks.steps import step
 from tasks.timing import Operation, down_time, steps_of, whole_time
@@ -33,12 +33,14 @@ class Story:
 
     before: Facts
     plan: Plan
+    metrics_before: list[str] = field(default_factory=list)
     cleaned: Cleaned = field(default_factory=Cleaned)
     staged: Staged | None = None
     previous: str | None = None
     attempts: list[AttemptRecord] = field(default_factory=list)
     starts: list[StartRecord] = field(default_factory=list)
     metrics_gone: list[str] = field(default_factory=list)
+    drained: Drained = field(default_factory=Drained)
     benchmark: dict[str, Any] | None = None
 
     @property
@@ -111,11 +113,8 @@ def remarks_on(serving: Serving) -> list[str]:
     if serving.restarts:
         times = "once" if serving.restarts == 1 else f"{serving.restarts} times"
         remarks.append(f"systemd restarted it {times} on the way.")
-    remarks += [
-        f"In stage {one.stage!r} nothing moved for {duration(one.quiet_seconds)}."
-        for one in serving.slow
-    ]
-    return remarks
+    slow = {one.stage: one for one in sorted(serving.slow, key=lambda one: one.quiet_seconds)}
+    return remarks + [f"In stage {stage!r}: {one.why}" for stage, one in slow.items()]
 
 
 def already_ended(run: Redeployment) -> ReleaseRecord | None:
@@ -185,6 +184,7 @@ def _write_up(run: Redeployment, story: Story, result: Result, verdict: str) -> 
         attempts=story.attempts,
         starts=story.starts,
         metrics_gone=story.metrics_gone,
+        requests_cut_off=story.drained.requests_left if story.drained.hook else None,
         steps=steps_of(run.id, operations, run.times),
         seconds=whole_time(operations),
         stopped_seconds=down_time(operations),

@@ -34,7 +34,8 @@ class Redeployment:
     """One redeploy under way. Opaque to Prefect: neither a dataclass nor a model.
 
     `before` is the host as the snapshot found it, from then on; `holds_lock` says whether this
-    run has taken the environment's lock, or may have.
+    run has taken the environment's lock, or may have; `kind` what the running release was found
+    to answer, or else what is configured.
     """
 
     def __init__(self, id_: str, request: Request, service: Service) -> None:
@@ -44,6 +45,7 @@ class Redeployment:
         self.host: Host = service.host
         self.supervisor = Supervisor(service.host)
         self.before: Facts | None = None
+        self.kind = service.kind
         self.holds_lock = False
         self.phase = ""
         self.step = ""
@@ -91,6 +93,14 @@ class Redeployment:
         asked = {"prefix": f"{self.id}/{phase}".rstrip("/")}
         found: list[dict[str, Any]] = self.supervisor.call("operations", asked)["operations"]
         return found
+
+    def done(self) -> set[str]:
+        """Return the operations of this redeploy that the host has recorded as done, short names.
+
+        Those outside of any phase are meant.
+        """
+        names = {one["operation"] for one in self.recorded() if one["state"] == "succeeded"}
+        return {name.removeprefix(f"{self.id}/") for name in names}
 
     def has_stopped(self) -> bool:
         """Tell whether the host was ever told to stop the service; in doubt it was."""

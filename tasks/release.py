@@ -93,6 +93,7 @@ class ReleaseRecord(BaseModel):
     stopped_seconds: float | None = None
     starts: list[StartRecord] = []
     metrics_gone: list[str] = []
+    requests_cut_off: int | None = None
     benchmark: dict[str, Any] | None = None
     previous: str | None = None
     lock: str = ""

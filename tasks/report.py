@@ -119,6 +119,7 @@ def release_page(record: ReleaseRecord) -> str:
                 ("took", duration(record.seconds)),
                 ("stopped for", duration(record.stopped_seconds)),
                 ("debug files removed", _removed(record)),
+                ("requests cut off", record.requests_cut_off),
             ],
         ),
         commits(record.delta),

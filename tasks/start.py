@@ -10,9 +10,13 @@ _MARGIN_SECONDS = 120
 
 
 class Launched(BaseModel):
-    """A start that systemd accepted: which invocation, and when (seconds since 1970)."""
+    """A start that systemd accepted: which invocation, and when (seconds since 1970).
+
+    `restarts` are systemd's since then.
+    """
 
     invocation: str
+    restarts: int = 0
     started: float
     gpus_waited_seconds: float = 0
 

@@ -11,7 +11,7 @@ from time import monotonic
 from typing import Any, Concatenate, ParamSpec, TypeVar, cast
 
 from prefect import task
-from prefect.cache_policies import CacheKeyFnPolicy
+from prefect.cache_policies import NO_CACHE, CacheKeyFnPolicy
 from prefect.client.schemas.objects import State
 from prefect.context import TaskRunContext
 from prefect.states import Failed
@@ -28,7 +28,7 @@ T = TypeVar("T")
 
 
 def step(
-    name: str,
+    name: str, *, kept: bool = True
 ) -> Callable[
     [Callable[Concatenate[Redeployment, P], T]], Callable[Concatenate[Redeployment, P], T]
 ]:
@@ -36,6 +36,7 @@ def step(
 
     Args:
         name: a key of `POLICIES`; also the task's name.
+        kept: whether a resumed run is shown the result as it was, instead of asking the host.
 
     Returns:
         A decorator. The decorated function runs as a Prefect task and returns the function's own
@@ -60,7 +61,9 @@ def step(
             name=name,
             task_run_name=name.replace("-", " "),
             persist_result=True,
-            cache_policy=CacheKeyFnPolicy(cache_key_fn=functools.partial(_key, name)),
+            cache_policy=CacheKeyFnPolicy(cache_key_fn=functools.partial(_key, name))
+            if kept
+            else NO_CACHE,
         )(functools.update_wrapper(guarded, function))
 
         def call(run: Redeployment, /, *args: P.args, **kwargs: P.kwargs) -> T:

@@ -2,18 +2,17 @@
 
 import logging
 
-from blocks.errors import HostError
-from tasks.drain import BEGUN
+from blocks.errors import HostError, RedeployError
+from tasks.drain import BACK, is_out, turn
 from tasks.errors import StepFailed
 from tasks.hooks import HookFailed, call
 from tasks.redeployment import Redeployment
 from tasks.steps import step
 
-DONE = "undrained"
-_NO_HOOK = "this service has no undrain hook; what its drain hook did has to be undone"
+_NO_HOOK = "there is no undrain hook any more; what the drain hook did has to be undone"
 
 
-@step("undrain")
+@step("undrain", kept=False)
 def undrain(run: Redeployment) -> None:
     """Call the service's undrain hook if it was drained and is not back yet.
 
@@ -26,7 +25,8 @@ def undrain(run: Redeployment) -> None:
 def put_in(run: Redeployment) -> None:
     """Undrain the service, once; see `undrain`."""
     with run.in_phase(""):
-        if not _is_out(run):
+        done = _done(run)
+        if done is not None and not is_out(done):
             return
         hook = run.service.undrain
         if hook is None:
@@ -38,7 +38,7 @@ def put_in(run: Redeployment) -> None:
                 "undrain", "hook-failed", failure.message, hint=failure.hint, answer=failure.answer
             ) from failure
         run.log(f"back in its router by {hook.in_words()}")
-        _remember(run)
+        _remember(run, done)
 
 
 def put_back(run: Redeployment, serving: bool) -> str:
@@ -51,12 +51,15 @@ def put_back(run: Redeployment, serving: bool) -> str:
     Returns:
         "" when it is in its router as before; else one sentence for the verdict.
     """
-    if run.service.drain is None:
-        return ""
     how = run.service.undrain.in_words() if run.service.undrain else _NO_HOOK
     try:
+        if not _may_be_out(run):
+            return ""
         if not serving:
-            return _left_out(run, how)
+            return (
+                "STILL DRAINED: the service does not serve, so it was not put back into its "
+                f"router. When it serves: {how}."
+            )
         undrain(run)
     except Exception as error:
         run.log_unexpected(error)
@@ -66,33 +69,32 @@ def put_back(run: Redeployment, serving: bool) -> str:
 
 
 def may_be_out(run: Redeployment) -> str:
-    """Return a warning where the run ends after it has begun to drain; "" where it has not."""
-    passed = {time.step for time in run.times}
-    out = run.service.drain is not None and "drain" in passed and "undrain" not in passed
-    return " STILL DRAINED, until a resumed run puts it back into its router." if out else ""
+    """Return a warning for a run that ends with the service out of its router; "" else."""
+    out = " STILL DRAINED, until a resumed run puts it back into its router."
+    return out if _may_be_out(run) else ""
 
 
-def _left_out(run: Redeployment, how: str) -> str:
-    with run.in_phase(""):
-        if not _is_out(run):
-            return ""
-    return (
-        "STILL DRAINED: the service does not serve, so it was not put back into its router. "
-        f"When it serves: {how}."
-    )
+def _may_be_out(run: Redeployment) -> bool:
+    """Tell whether it is out; where nobody can be asked, whether this run has taken it out."""
+    done = _done(run)
+    if done is not None:
+        return is_out(done)
+    steps = [one.step for one in run.times if one.step in ("drain", "undrain")]
+    return run.service.drain is not None and steps[-1:] == ["drain"]
 
 
-def _is_out(run: Redeployment) -> bool:
-    """Tell whether draining was begun and not undone; in doubt it was, since a hook may repeat."""
+def _done(run: Redeployment) -> set[str] | None:
+    """Return what the host has recorded as done; None: it cannot be asked."""
     try:
-        return run.finished(BEGUN) and not run.finished(DONE)
-    except HostError:
-        return run.service.drain is not None
+        return run.done()
+    except RedeployError:
+        return None
 
 
-def _remember(run: Redeployment) -> None:
+def _remember(run: Redeployment, done: set[str] | None) -> None:
     """Write down that it is back, if the host can be reached: it is back all the same."""
     try:
-        run.do("undrain", "remember", {"document": {}}, operation=DONE)
+        operation = f"{BACK}-{turn(run.done() if done is None else done)}"
+        run.do("undrain", "remember", {"document": {}}, operation=operation)
     except HostError as error:
         run.log(f"That it is back is not recorded: {error}", logging.WARNING)

@@ -79,17 +79,17 @@ def wait_healthy(run: Redeployment, launched: Launched, version: str) -> Serving
         on_progress=Shown(run, history),
     )
     serving = Serving.model_validate({"invocation": launched.invocation, **result})
-    launched = launched.model_copy(update={"invocation": serving.invocation})
-    tolerated = serving.restarts
-    if tolerated:
-        run.log(f"systemd has restarted it on the way: {tolerated} times", logging.WARNING)
+    restarts = serving.restarts
+    launched = launched.model_copy(update={"invocation": serving.invocation, "restarts": restarts})
+    if restarts:
+        run.log(f"systemd has restarted it on the way: {restarts} times", logging.WARNING)
     try:
         serving.kind = ask(run, "wait-healthy", version, launched=launched, address=serving.address)
         serving.heartbeat = _steady(run, launched, serving)
-        if serving.heartbeat == "hung":  # it may be at work on one long prompt
-            ask(run, "wait-healthy", version, launched=launched, address=serving.address)
+        # An engine that hung while it was idle still says that it is idle.
+        ask(run, "wait-healthy", version, launched=launched, address=serving.address)
     except StepFailed:
-        _hold(run, launched, serving, 0)  # a service that died is what failed, not its answer
+        _hold(run, launched, 0, "look")  # a service that died is what failed, not its answer
         raise
     run.log(
         f"serving {version} after {serving.listening_after_seconds:.1f} s, "
@@ -118,21 +118,21 @@ def _steady(run: Redeployment, launched: Launched, serving: Serving) -> str:
     """See it go on for the service's steady time, and return its heartbeat over that time."""
     with run.reached(serving.address) as base_url:
         before = metrics.read(base_url)
-        _hold(run, launched, serving, run.service.steady_seconds)
+        _hold(run, launched, run.service.steady_seconds, "hold")
         return metrics.beat(before, metrics.read(base_url))
 
 
-def _hold(run: Redeployment, launched: Launched, serving: Serving, seconds: float) -> None:
+def _hold(run: Redeployment, launched: Launched, seconds: float, operation: str) -> None:
     """See on the host that the service goes on; its end is this step's failure."""
     run.do(
         "wait-healthy",
         "hold",
         {
             **_watching(run, launched),
-            "restarts_tolerated": serving.restarts,
+            "restarts_tolerated": launched.restarts,
             "seconds": seconds,
         },
-        operation="hold" if seconds else "look",
+        operation=operation,
         deadline_seconds=seconds + _MARGIN_SECONDS,
     )
 
@@ -160,7 +160,7 @@ def ask(
         StepFailed: it does not, or not in time.
     """
     service = run.service
-    wanted = Wanted(version, service.served_model, service.kind, service.api_key)
+    wanted = Wanted(version, service.served_model, run.kind, service.api_key)
     with run.reached(address) as base_url:
         try:
             return wait_until_ready(
@@ -172,14 +172,20 @@ def ask(
             ) from error
 
 
-def standing(run: Redeployment, invocation: str | None) -> dict[str, Any]:
-    """Return how an invocation stands: `died`, and the `address` it listens on."""
+def standing(run: Redeployment, invocation: str | None, restarts: int) -> dict[str, Any]:
+    """Return how an invocation stands: `died`, the `address` it listens on, and `others` there.
+
+    Args:
+        run: the redeploy.
+        invocation: which start of the unit.
+        restarts: how often systemd has restarted it; once more is a death.
+    """
     service = run.service
     asked = {
         "unit": service.unit,
         "invocation": invocation,
         "port": service.port,
-        "restarts_tolerated": service.restarts_tolerated,
+        "restarts_tolerated": restarts,
     }
     return run.supervisor.call("alive", asked)
 
@@ -189,6 +195,6 @@ def _lives(run: Redeployment, launched: Launched | None) -> None:
     if launched is None:
         run.supervisor.call("version", {})
         return
-    died = standing(run, launched.invocation)["died"]
+    died = standing(run, launched.invocation, launched.restarts)["died"]
     if died:
         raise NotReady(f"it has {died}")

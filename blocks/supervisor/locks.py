@@ -133,7 +133,7 @@ def _unfinished(held: dict[str, Any]) -> Refusal:
     return Refusal(
         "unfinished",
         f"The redeploy {held['holder']} ({held['who']}: {held['why']}) fell silent after it had "
-        f"stopped the service; only it knows the release that worked.",
+        f"stopped the service or drained it; only it knows the way back.",
         f"Go on with it: --resume {held['holder']}",
         holder=held["holder"],
     )

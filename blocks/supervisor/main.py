@@ -102,7 +102,14 @@ class Supervisor:
     def _half_done(self, holder: str) -> bool:
         done = self.operations.under(holder)
         ended = any(one["verb"] == "record" and one["state"] == "succeeded" for one in done)
-        return not ended and any(one["verb"] == "stop" for one in done)
+        stopped = any(one["verb"] == "stop" for one in done)
+        return not ended and (stopped or _is_drained(done))
+
+
+def _is_drained(done: list[dict[str, Any]]) -> bool:
+    """Tell whether a redeploy has taken the service out of its router and not put it back."""
+    notes = [one["operation"].rpartition("/")[2].rpartition("-")[0] for one in done]
+    return notes.count("draining") > notes.count("undrained")
 
 
 def _loaded_when_called(where: str) -> Callable[..., dict[str, Any]]:

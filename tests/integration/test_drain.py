@@ -153,10 +153,10 @@ def test_a_request_under_way_is_waited_for_and_the_host_put_back_when_it_serves(
     (answer,) = routers.answers
     assert answer.status_code == 200
     assert answer.json()["usage"]["completion_tokens"] == REQUEST_SECONDS * 100
-    assert at(scene, run, "started", "draining") < routers.ended_at
-    assert routers.ended_at < at(scene, run, "started", "drained")
-    assert at(scene, run, "finished", "drained") <= at(scene, run, "started", "stop")
-    drained = on_host.answer(scene.host, f"{run.id}/drained")["result"]["document"]
+    assert at(scene, run, "started", "draining-1") < routers.ended_at
+    assert routers.ended_at < at(scene, run, "started", "drained-1")
+    assert at(scene, run, "finished", "drained-1") <= at(scene, run, "started", "stop")
+    drained = on_host.answer(scene.host, f"{run.id}/drained-1")["result"]["document"]
     assert (drained["requests_left"], drained["hook"]) == (0, True)
     assert REQUEST_SECONDS - 1 < drained["seconds"] < REQUEST_SECONDS + 8
     ((when, words),) = marks(scene)

@@ -90,6 +90,8 @@ def test_a_restart_that_is_not_tolerated_ends_the_attempt_at_once(
     run = _with_one_crash(scene, server)
     assert run.state.type == "FAILED"
     assert "crashed" in str(run.state.message)
+    watched = on_host.answer(scene.host, f"{run.id}/attempt-1/wait-healthy")["error"]
+    assert watched["noticed_after_seconds"] < 3
 
 
 def test_an_embedding_service_with_a_key_on_loopback_only(server: Serving, workshop: Path) -> None:

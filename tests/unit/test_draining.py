@@ -98,9 +98,9 @@ class Run(Redeployment):
         self.remembered: dict[str, Any] = {}
         self.lines: list[str] = []
 
-    def finished(self, name: str) -> bool:
+    def done(self) -> set[str]:
         self._reach()
-        return self.operation(name) in self.remembered
+        return {name.removeprefix("r1/") for name in self.remembered}
 
     def do(self, step: str, verb: str, arguments: dict[str, Any], **more: Any) -> dict[str, Any]:
         self._reach()
@@ -158,9 +158,9 @@ def test_the_service_is_drained_and_put_back_once_each(run: Run, router: Router)
     drained = take_out(run, "127.0.0.1")
     assert (drained.requests_left, drained.hook) == (0, True)
     assert 0.5 <= drained.seconds < 5
-    assert run.lines[0] == "remember r1/draining"
+    assert run.lines[0] == "remember r1/draining-1"
     assert "waiting for 2 requests" in run.lines[2]
-    assert run.lines[-1] == "remember r1/drained"
+    assert run.lines[-1] == "remember r1/drained-1"
     with run.in_phase("attempt-2"):
         assert take_out(run, "127.0.0.1") == drained
     assert bodies(router) == ["out"]
@@ -189,13 +189,26 @@ def test_a_drain_that_fails_ends_the_step_and_is_undone(run: Run, router: Router
     with pytest.raises(StepFailed, match="status 403") as failed:
         take_out(run, "127.0.0.1")
     assert (failed.value.step, failed.value.kind) == ("drain", "hook-failed")
-    assert "r1/drained" not in run.remembered
+    assert "r1/drained-1" not in run.remembered
     assert put_back(run, serving=True) == ""
     assert bodies(router) == ["out", "in"]
 
 
+def test_what_was_put_back_is_drained_anew_and_put_back_again(run: Run, router: Router) -> None:
+    """As on Retry of a run whose drain hook failed, or whose stop was refused."""
+    router.statuses = [403]
+    with pytest.raises(StepFailed):
+        take_out(run, "127.0.0.1")
+    assert put_back(run, serving=True) == ""
+    take_out(run, "127.0.0.1")
+    assert put_back(run, serving=False).startswith("STILL DRAINED: ")
+    assert put_back(run, serving=True) == ""
+    assert bodies(router) == ["out", "in", "out", "in"]
+    assert {"r1/undrained-1", "r1/drained-2", "r1/undrained-2"} <= run.remembered.keys()
+
+
 def test_a_run_that_was_killed_in_its_hook_calls_it_again(run: Run, router: Router) -> None:
-    run.remembered["r1/draining"] = {}
+    run.remembered["r1/draining-1"] = {}
     take_out(run, "127.0.0.1")
     assert bodies(router) == ["out"]
 
@@ -232,6 +245,7 @@ def test_a_service_without_an_undrain_hook_is_said_to_be_out(run: Run) -> None:
 
 def test_a_lost_host_does_not_hinder_a_call_from_here(run: Run, router: Router) -> None:
     take_out(run, "127.0.0.1")
+    run.took("drain", 1.0, ok=True)
     run.near.lost = True
     assert put_back(run, serving=True) == ""
     assert bodies(router) == ["out", "in"]
@@ -240,6 +254,7 @@ def test_a_lost_host_does_not_hinder_a_call_from_here(run: Run, router: Router) 
 
 def test_a_lost_host_whose_command_undrains_is_said(run: Run) -> None:
     take_out(run, "127.0.0.1")
+    run.took("drain", 1.0, ok=True)
     hook = CommandHook(argv=["router", "add", "a b"])
     run.service = run.service.model_copy(update={"undrain": hook})
     run.near.lost = True

@@ -60,12 +60,12 @@ def test_nothing_is_claimed_that_is_not_known(
 
 
 def test_what_was_odd_about_a_start_is_told() -> None:
-    slow = [Slow(stage="graphs", quiet_seconds=400, why="")]
+    slow = [Slow(stage="graphs", quiet_seconds=n, why=f"It spun for {n} s.") for n in (9, 400, 30)]
     odd = SERVING.model_copy(update={"restarts": 1, "slow": slow})
     assert remarks_on(SERVING) == []
     assert remarks_on(odd) == [
         "systemd restarted it once on the way.",
-        "In stage 'graphs' nothing moved for 6 min 40 s.",
+        "In stage 'graphs': It spun for 400 s.",
     ]
 
 

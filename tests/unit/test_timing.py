@@ -58,7 +58,7 @@ def test_what_became_of_a_step_says_the_flow_where_it_went_through_it() -> None:
 
 
 def test_notes_of_draining_and_of_the_old_release_are_no_rows_of_their_own() -> None:
-    names = ("metrics-before", "old", "draining", "drained", "undrained", "draining-2", "drained-2")
+    names = ("old", "draining", "drained", "undrained", "draining-2", "drained-2")
     notes = [
         Operation(
             operation=f"r/{name}", verb="remember", state="succeeded", started=at, finished=at
