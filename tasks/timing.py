@@ -119,7 +119,7 @@ def _step(phase: str, name: str) -> str:
     if phase == "roll-back":
         name = {"switch": "roll-back", "start": "restart"}.get(name, name)
     name = _TURN.sub("", name)
-    return _PARTS.get(re.sub(r"-\d+$", "", name), name)
+    return _PARTS.get(name, name)
 
 
 def _seen(seen: StepTime | None, parts: Sequence[Operation]) -> float | None:
