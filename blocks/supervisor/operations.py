@@ -92,7 +92,7 @@ class Operations:
                 "progress": store.read(self._folder(one["operation"]) / "progress.json"),
             }
             for one in self.unfinished()
-            if self._launcher.running(one["operation"])
+            if self._runs(one["operation"])
         ]
 
     def under(self, prefix: str) -> list[dict[str, Any]]:
@@ -104,7 +104,7 @@ class Operations:
         name = request["operation"]
         answer = self._answer(name)
         state = answer["state"]
-        if state == "running" and not self._launcher.running(name):
+        if state == "running" and not self._runs(name):
             state = "interrupted"
         return {
             **{key: answer[key] for key in ("operation", "verb", "started", "finished", "seconds")},
@@ -122,11 +122,12 @@ class Operations:
             if request is not None:
                 _require_the_same(request, asked)
             # The unit is asked first: it writes its result before it ends.
-            if request is not None and (
-                self._launcher.running(name) or self._result_path(name).exists()
-            ):
+            if request is not None and (self._runs(name) or self._result_path(name).exists()):
                 return False
             return self._start(asked, request)
+
+    def _runs(self, name: str) -> bool:
+        return self._is_seen_at_work(name) or self._launcher.running(name)
 
     def _is_seen_at_work(self, name: str) -> bool:
         """Tell whether the process is there that carries an operation out.

@@ -495,6 +495,20 @@ def test_another_process_on_the_port_ends_the_hold(bench: Bench) -> None:
     assert (errors[0]["kind"], errors[0]["last_stage"]) == ("port-taken", "ready")
 
 
+def test_a_systemd_that_does_not_answer_for_a_while_fails_nothing(bench: Bench) -> None:
+    launched = bench.launch("serve")
+    assert bench.watch(launched).state == "succeeded"
+    asked = {**bench.watching(launched, 8), "seconds": 8}
+    held: list[Outcome] = []
+    holding = threading.Thread(target=lambda: held.append(bench.do("hold", "hold", **asked)))
+    holding.start()
+    until(lambda: bench.events("hold") == ["started"], "the start of the operation", 10)
+    time.sleep(1)
+    bench.shell("mount --bind /bin/false /bin/systemctl; sleep 6; umount /bin/systemctl")
+    holding.join()
+    assert held[0].state == "succeeded", held[0].error
+
+
 def test_an_unknown_unit_fails_with_its_load_state(bench: Bench) -> None:
     for name, verb in (("a", "start"), ("b", "stop")):
         more = {"timeout_seconds": 1} if verb == "stop" else {}
