@@ -5,6 +5,7 @@ import functools
 import hashlib
 import io
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -46,7 +47,7 @@ from tests.wheels import wheel
 
 pytestmark = pytest.mark.host
 
-NAME = "sup"
+NAME = f"t0p{os.getpid()}"
 ROOT = Path(__file__).parents[2]
 UNIT = "probe.service"
 PROBE = Path(__file__).with_name("probe_service.py")
@@ -131,7 +132,10 @@ class Bench:
         return [one["event"] for one in self.log() if one["operation"] == f"{self.id}/{name}"]
 
     def kill(self, name: str) -> None:
+        """Kill an operation's process; that it was started is written before there is one."""
         unit = unit_of(f"{self.id}/{name}")
+        at_work = ["systemctl", "show", "--property=SubState", "--value", unit]
+        until(lambda: self.host.run(at_work).stdout.strip() == "running", f"{unit} at work", 10)
         self.host.run(["systemctl", "kill", "--signal=KILL", unit]).check()
 
 
