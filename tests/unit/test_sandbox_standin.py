@@ -17,6 +17,7 @@ from deployments.sandbox import catalog
 from deployments.sandbox.packages.vllm.standin.failures import FAILURES, WRONG_ANSWERS
 from deployments.sandbox.stories import KIMI
 from tasks.startup import sanity
+from tests.integration.polling import until
 from tests.unit.sandbox_standin import LOAD_SECONDS, Running, install, serve
 
 SKEW = (
@@ -154,7 +155,7 @@ def test_fails_as_it_is_told(environment: Path, tmp_path: Path, kind: str, stage
             return
         status = running.process.wait(15)
         log = running.log.read_text()
-        assert running.children() == []
+        until(lambda: not running.children(), "the kernel has ended its children", 5)
     assert status == (0 if kind == "exit0" or stage == "serving" else 1), log
     assert_ends_as_recorded(kind, stage, log)
 
