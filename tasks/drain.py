@@ -8,8 +8,7 @@ from collections.abc import Callable
 import httpx
 from pydantic import BaseModel
 
-from tasks.errors import StepFailed
-from tasks.hooks import HookFailed, call, start_of
+from tasks.hooks import call_for, start_of
 from tasks.redeployment import Redeployment
 from tasks.startup import metrics
 from tasks.steps import step
@@ -69,12 +68,7 @@ def take_out(run: Redeployment, address: str) -> Drained:
             return _remembered(run, number, Drained())
         # Written down first: whoever is killed from here on has to put it back later.
         run.do("drain", "remember", {"document": {}}, operation=f"{BEGUN}-{number}")
-        try:
-            call(hook, run.host)
-        except HookFailed as failure:
-            raise StepFailed(
-                "drain", "hook-failed", failure.message, hint=failure.hint, answer=failure.answer
-            ) from failure
+        call_for("drain", hook, run.host)
         run.log(f"out of its router by {hook.in_words()}")
         return _remembered(run, number, _wait(run, address))
 

@@ -20,6 +20,7 @@ from tenacity.wait import wait_base
 from blocks.errors import CommandFailed, RedeployError
 from blocks.hooks import CommandHook, Hook, HttpHook
 from blocks.host import Host
+from tasks.errors import StepFailed
 from tasks.markdown import clean
 
 TRIES = 3
@@ -47,6 +48,21 @@ class HookFailed(RedeployError):
     hook: str = ""
     answer: str = ""
     passing: bool = False
+
+
+def call_for(step: str, hook: Hook, host: Host) -> None:
+    """Call a hook as part of a step.
+
+    Raises:
+        StepFailed: it was not done; `answer` is what came back.
+        HostError: the host that should run it could not be spoken to.
+    """
+    try:
+        call(hook, host)
+    except HookFailed as failure:
+        raise StepFailed(
+            step, "hook-failed", failure.message, hint=failure.hint, answer=failure.answer
+        ) from failure
 
 
 def call(hook: Hook, host: Host) -> None:

@@ -5,7 +5,7 @@ import logging
 from blocks.errors import HostError, RedeployError
 from tasks.drain import BACK, is_out, turn
 from tasks.errors import StepFailed
-from tasks.hooks import HookFailed, call
+from tasks.hooks import call_for
 from tasks.redeployment import Redeployment
 from tasks.steps import step
 
@@ -31,12 +31,7 @@ def put_in(run: Redeployment) -> None:
         hook = run.service.undrain
         if hook is None:
             raise StepFailed("undrain", "no-hook", "There is no undrain hook.")
-        try:
-            call(hook, run.host)
-        except HookFailed as failure:
-            raise StepFailed(
-                "undrain", "hook-failed", failure.message, hint=failure.hint, answer=failure.answer
-            ) from failure
+        call_for("undrain", hook, run.host)
         run.log(f"back in its router by {hook.in_words()}")
         _remember(run, done)
 

@@ -88,6 +88,8 @@ def wait_healthy(run: Redeployment, launched: Launched, version: str) -> Serving
         serving.heartbeat = _steady(run, launched, serving)
         # An engine that hung while it was idle still says that it is idle.
         ask(run, "wait-healthy", version, launched=launched, address=serving.address)
+        if serving.heartbeat == "hung":  # it was at work on one long prompt: it has answered
+            serving.heartbeat = "working"
     except StepFailed:
         _hold(run, launched, 0, "look")  # a service that died is what failed, not its answer
         raise

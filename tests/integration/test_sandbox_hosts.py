@@ -16,6 +16,7 @@ from deployments.sandbox.ssh import SandboxHost
 from deployments.sandbox.stories import STORIES, Story
 from deployments.sandbox.story import clear_failure, prepare, set_failure
 from tasks.startup import sanity
+from tests.integration.polling import until
 
 pytestmark = pytest.mark.host
 
@@ -152,8 +153,8 @@ def test_a_failure_ends_the_unit_until_it_is_cleared(laid_out: tuple[SandboxHost
     host, story = laid_out
     set_failure(host, "crash", "import", version=story.old.version)
     ssh.run(host, "systemctl", "restart", story.unit)
-    time.sleep(3)
-    assert int(shell(host, f"systemctl show -P NRestarts {story.unit}")) > 0
+    restarts = f"systemctl show -P NRestarts {story.unit}"
+    until(lambda: int(shell(host, restarts)) > 0, "systemd restarts it", 15)
     clear_failure(host)
     layout.wait_until_healthy(host, story, 20)
 
