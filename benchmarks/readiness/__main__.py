@@ -100,20 +100,22 @@ class Bench:
         return known - _died_at(self.sandbox, launched["invocation"])
 
     def _start(self, run: str) -> dict[str, Any]:
+        self._lock()
         self._do(run, "stop", {"unit": STORY.unit, "timeout_seconds": 60})
         return self._do(run, "start", {"unit": STORY.unit})
 
-    def _do(self, run: str, verb: str, arguments: dict[str, Any]) -> dict[str, Any]:
-        environment = STORY.environment
+    def _lock(self) -> None:
         lock = {"who": "benchmark", "why": "readiness", "lease_seconds": 600}
-        self.supervisor.call("lock", {"environment": environment, "holder": self.id, **lock})
+        self.supervisor.call("lock", {"environment": STORY.environment, "holder": self.id, **lock})
+
+    def _do(self, run: str, verb: str, arguments: dict[str, Any]) -> dict[str, Any]:
         name = f"{self.id}/{run.replace('.', '-')}/{verb}"
         outcome = self.supervisor.ensure(
             name,
             verb,
             arguments,
             holder=self.id,
-            environment=environment,
+            environment=STORY.environment,
             on_progress=lambda _: None,  # as the flow does it, which shows them
         )
         return outcome.result or {}

@@ -15,11 +15,13 @@ from blocks.supervisor.arguments import ANSWER_STANDS
 from blocks.supervisor.failures import Failure, Refusal, Told
 from blocks.supervisor.handover import Handover
 from blocks.supervisor.launcher import EXECUTE, Launcher
+from blocks.supervisor.pidfd import Process
 from blocks.supervisor.secrets import never_tell
 from blocks.supervisor.work import Doer, Work
 
 _POLL_SECONDS = 0.1
-_LOOK_AT_UNIT_SECONDS = 1.0
+_PROGRESS_SECONDS = 0.5
+_BEGIN_AGAIN_SECONDS = 1.0
 MOST_TRIES = 5
 """An operation that was killed so often is not tried again: it may be what kills the host."""
 
@@ -49,16 +51,8 @@ class Operations:
         """
         name = asked["operation"]
         attached = not self._begin(asked)
-        deadline = time.monotonic() + asked["wait_seconds"]
-        look_at = time.monotonic() + _LOOK_AT_UNIT_SECONDS
         told = _Told(self._folder(name) / "progress.json", asked["tell_seconds"], tell)
-        while not self._result_path(name).exists() and time.monotonic() < deadline:
-            time.sleep(_POLL_SECONDS)
-            told.look()
-            if time.monotonic() > look_at:
-                if not self._is_seen_at_work(name):
-                    self._begin(asked)
-                look_at = time.monotonic() + _LOOK_AT_UNIT_SECONDS
+        self._wait(asked, told)
         return {**self._answer(name), "attached": attached}
 
     def execute(self, name: str, doers: Mapping[str, Doer]) -> None:
@@ -112,6 +106,36 @@ class Operations:
             "tries": request["tries"],
             "error_kind": answer["error"]["kind"] if answer["error"] else None,
         }
+
+    def _wait(self, asked: dict[str, Any], told: _Told) -> None:
+        """Wait for the result; a run that is killed meanwhile is followed by another one."""
+        name = asked["operation"]
+        result = self._result_path(name)
+        until = time.monotonic() + asked["wait_seconds"]
+        begin_at = time.monotonic() + _BEGIN_AGAIN_SECONDS
+        executor = Process(None)
+        while not result.exists() and (left := until - time.monotonic()) > 0:
+            if executor.pid is None:
+                if time.monotonic() > begin_at:
+                    self._begin(asked)
+                    begin_at = time.monotonic() + _BEGIN_AGAIN_SECONDS
+                executor = self._executor(name)
+            tick = _POLL_SECONDS if executor.pid is None else _PROGRESS_SECONDS
+            if executor.wait(min(tick, left)):
+                executor.close()
+                executor = Process(None)
+            told.look()
+        executor.close()
+
+    def _executor(self, name: str) -> Process:
+        """Return the process that carries an operation out, or none."""
+        noted = store.read(self._folder(name) / "process.json")
+        if noted is not None:
+            found = Process(noted["pid"])
+            if self._is_seen_at_work(name) and not found.ended:
+                return found
+            found.close()
+        return Process(None)
 
     def _begin(self, asked: dict[str, Any]) -> bool:
         """Start the operation if it is unknown or its run was killed; tell whether it was."""

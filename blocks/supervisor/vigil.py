@@ -7,9 +7,6 @@ does not answer (it executes itself anew, say), its last answer stands for some 
 
 from __future__ import annotations
 
-import contextlib
-import os
-import select
 import time
 from collections.abc import Sequence
 from typing import Any, Callable
@@ -17,62 +14,17 @@ from typing import Any, Callable
 from blocks.supervisor import units
 from blocks.supervisor.failures import Failure
 from blocks.supervisor.journal import Follower
+from blocks.supervisor.pidfd import Process
 
-_BACKSTOP_SECONDS = 5.0
+_BACKSTOP_SECONDS = 10.0
 _BACKSTOP_WITHOUT_PROCESS_SECONDS = 1.0
 _AFTER_AN_END_SECONDS = 0.05
 _ANSWER_SECONDS = 10.0
 _ASK_AGAIN_SECONDS = (0.5, 3.0)
 """After the first question without an answer, and after each further one."""
 _SILENCE_SECONDS = 180.0
-_TICK_SECONDS = 0.25
 _QUIET_SECONDS = 0.25  # journald lets its readers wait so long
 _SYSTEMD = 1
-
-
-class MainProcess:
-    """A process whose end is noticed, by a pidfd where there is one, else by asking the kernel."""
-
-    def __init__(self, pid: int | None) -> None:
-        self.pid = pid
-        self.ended = False
-        self._descriptor: int | None = None
-        if pid is None:
-            return
-        try:
-            self._descriptor = os.pidfd_open(pid)
-        except ProcessLookupError:
-            self.ended = True
-        except (AttributeError, OSError):
-            self._descriptor = None  # an old kernel, or a Python that was built for one
-
-    @property
-    def descriptors(self) -> list[int]:
-        """What to wait for."""
-        return [] if self._descriptor is None or self.ended else [self._descriptor]
-
-    @property
-    def longest_wait(self) -> float:
-        """How long to wait at most before asking again."""
-        if self.pid is None or self.ended or self._descriptor is not None:
-            return float("inf")
-        return _TICK_SECONDS
-
-    def look(self) -> bool:
-        """Tell whether it has ended since the last look."""
-        if self.pid is None or self.ended:
-            return False
-        if self._descriptor is not None:
-            self.ended = bool(select.select([self._descriptor], [], [], 0)[0])
-        else:
-            self.ended = not _is_there(self.pid)
-        return self.ended
-
-    def close(self) -> None:
-        """Let go of it."""
-        if self._descriptor is not None:
-            os.close(self._descriptor)
-            self._descriptor = None
 
 
 class Vigil:
@@ -90,7 +42,7 @@ class Vigil:
         self._unit = unit
         self._follower = follower
         self._on_entry = on_entry
-        self._process = MainProcess(None)
+        self._process = Process(None)
         self._heard = False
         self._ask_at = 0.0
         self._silent_since: float | None = None
@@ -180,7 +132,7 @@ class Vigil:
     def _follow_process(self, pid: int | None) -> None:
         if pid != self._process.pid:
             self._process.close()
-            self._process = MainProcess(pid)
+            self._process = Process(pid)
 
     def _patience(self) -> float:
         """Return when to ask again: soon when the process has ended and systemd is behind."""
@@ -189,12 +141,3 @@ class Vigil:
         if self._process.pid is None:
             return _BACKSTOP_WITHOUT_PROCESS_SECONDS
         return _BACKSTOP_SECONDS
-
-
-def _is_there(pid: int) -> bool:
-    with contextlib.suppress(PermissionError):
-        try:
-            os.kill(pid, 0)
-        except ProcessLookupError:
-            return False
-    return True

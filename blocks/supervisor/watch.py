@@ -23,13 +23,14 @@ from blocks.supervisor.vigil import Vigil
 from blocks.supervisor.work import Work
 
 _TICK_SECONDS = 0.25
+_LONGEST_TICK_SECONDS = 0.5
 _SETTLE_SECONDS = 1.0
 _LAST_LINES_SECONDS = 0.1
 _CATCH_UP_SECONDS = 0.3  # journald holds lines back for 0.25 s
-_OF_TIME_SPENT = 0.01
 _LOOKS_THAT_PROVE = 2
+_TELL_SECONDS = 1.0
 _LONGEST_TELL_SECONDS = 2.0
-_LEAST_TELL_SECONDS = 0.5
+_OF_TIME_SPENT = 0.01
 
 
 def watch(arguments: dict[str, Any], work: Work) -> dict[str, Any]:
@@ -81,7 +82,7 @@ class _Watch:
     def __init__(self, arguments: dict[str, Any], work: Work) -> None:
         self._unit = arguments["unit"]
         self._invocation = arguments["invocation"]
-        self._started = arguments["started"]
+        self._started: float = arguments["started"]
         self._port = arguments["port"]
         self._tolerated = arguments["restarts_tolerated"]
         self._environment = arguments["environment"]
@@ -166,7 +167,7 @@ class _Watch:
         if time.monotonic() < self._look_at:
             return None
         addresses = self._listening(state)
-        self._look_at = time.monotonic() + _TICK_SECONDS
+        self._look_at = time.monotonic() + self._pause(_TICK_SECONDS, _LONGEST_TICK_SECONDS)
         if self._in_the_way:
             return None
         return next((one for one in addresses if ports.healthy(one, self._port)), None)
@@ -277,13 +278,15 @@ class _Watch:
             },
         )
 
+    def _pause(self, least: float, most: float) -> float:
+        """Return how long to wait before the next look: the longer it has taken, the longer."""
+        return min(most, max(least, (time.time() - self._started) * _OF_TIME_SPENT))
+
     def _tell(self, state: dict[str, Any], pace: Pace) -> None:
         now = time.time()
         stage, at = self._told
-        patience = min(_LONGEST_TELL_SECONDS, (now - self._started) * _OF_TIME_SPENT)
-        if stage != self._trace.how.stage:
-            patience = 0.0
-        if now - at < max(_LEAST_TELL_SECONDS, patience):
+        same = stage == self._trace.how.stage
+        if same and now - at < self._pause(_TELL_SECONDS, _LONGEST_TELL_SECONDS):
             return
         self._told = (self._trace.how.stage, now)
         self._work.progress(

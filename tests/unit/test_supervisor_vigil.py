@@ -9,7 +9,7 @@ import time
 import pytest
 
 from blocks.supervisor.ends import End, Ends
-from blocks.supervisor.vigil import MainProcess
+from blocks.supervisor.pidfd import Process
 
 
 def process() -> "subprocess.Popen[bytes]":
@@ -18,7 +18,7 @@ def process() -> "subprocess.Popen[bytes]":
 
 def test_a_process_that_ends_wakes_who_waits_for_it() -> None:
     running = process()
-    watched = MainProcess(running.pid)
+    watched = Process(running.pid)
     assert not watched.look()
     assert len(watched.descriptors) == 1
     running.kill()
@@ -35,7 +35,7 @@ def test_a_process_that_ends_wakes_who_waits_for_it() -> None:
 def test_without_pidfd_the_kernel_is_asked_often(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delattr(os, "pidfd_open")
     running = process()
-    watched = MainProcess(running.pid)
+    watched = Process(running.pid)
     assert (watched.descriptors, watched.longest_wait) == ([], 0.25)
     assert not watched.look()
     running.kill()
@@ -47,8 +47,8 @@ def test_one_that_is_gone_already_has_ended() -> None:
     running = process()
     running.kill()
     running.wait()
-    assert MainProcess(running.pid).ended
-    nobody = MainProcess(None)
+    assert Process(running.pid).ended
+    nobody = Process(None)
     assert (nobody.look(), nobody.descriptors) == (False, [])
 
 
