@@ -202,11 +202,14 @@ class Host(Block):
             if not link.alive():
                 raise _lost(link.target.name, "it is gone", sent=True) from error
             raise _timed_out(argv, timeout, error.result) from None
+        seconds = time.monotonic() - began
         if done.exited == -1 and not link.alive():
             raise _lost(link.target.name, "it is gone", sent=True)
+        if done.exited == -1 and seconds >= timeout:  # Fabric's timer ended it, and has not said so
+            raise _timed_out(argv, timeout, done)
         if lines and lines.error:
             raise lines.error
-        return Ran(argv, done.exited, done.stdout, done.stderr, time.monotonic() - began)
+        return Ran(argv, done.exited, done.stdout, done.stderr, seconds)
 
 
 class _Lines:

@@ -160,8 +160,7 @@ def test_the_times_add_up(told: Told) -> None:
     assert all(one["seconds"] >= one["host_seconds"] for one in waited)
     assert sum(one["host_seconds"] for one in steps) <= told.record["seconds"] + 1
     assert 0 < told.record["stopped_seconds"] < told.record["seconds"]
-    overhead = sum(one["seconds"] - one["host_seconds"] for one in waited)
-    assert overhead < 20
+    assert sum(one["seconds"] for one in waited) <= told.record["seconds"] + 1
 
 
 def test_the_pages_are_red_and_green(told: Told, prefect: PrefectApi) -> None:

@@ -233,6 +233,14 @@ def test_exits_signals_and_time_outs_are_told_apart(host: Host) -> None:
     assert time.monotonic() - began < 5
 
 
+def test_a_time_out_is_one_also_when_the_timers_thread_lives_a_moment_longer(
+    host: Host, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("invoke.runners.Runner.timed_out", False)
+    with pytest.raises(CommandFailed, match="had not ended after 1 s"):
+        host.run(["sleep", "20"], timeout=1)
+
+
 @pytest.mark.parametrize(
     ("changes", "kind"),
     [
