@@ -155,6 +155,13 @@ class Service(Block):
         le=86_400,
         description="how long to wait for this service's GPU memory before a start",
     )
+    grace_seconds: int = Field(
+        600,
+        ge=1,
+        le=86_400,
+        description="how long its host waits for a redeploy that has fallen silent while the "
+        "service is stopped or its start has failed; then it goes back by itself",
+    )
     drain: OptionalHook = Field(None, description="takes it out of its router before it is stopped")
     undrain: OptionalHook = Field(
         None, description="puts it back into its router once it serves again"

@@ -19,7 +19,7 @@ def run(
     service: str,
     target: str = "nightly",
     *,
-    strategy: Strategy = Strategy.CLASSIC,
+    strategy: Strategy = Strategy.STAGED,
     skew: SkewPolicy = SkewPolicy.REFUSE,
     reinstall: bool = False,
     even_if_broken: bool = False,

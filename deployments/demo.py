@@ -12,7 +12,7 @@ SERVICE = "kimi"
 _BEFORE = """[bold]A real host[/], booted by systemd-nspawn: its own systemd, journald, sshd and uv.
 Its service runs a nightly of vLLM (a stand-in: there is no GPU here). A newer nightly is out. It
 needs flashinfer-python 0.6.4 and says nothing of flashinfer-cubin, which stays at 0.6.3.
-The redeploy goes the way it is done by hand, and lets that through: [bold]watch it crash[/]."""
+The redeploy is told to let that through: [bold]watch it crash[/]."""
 _AFTER = """
 [bold]Look at it in Prefect's UI:[/]
   PREFECT_HOME={home} {redeploy} serve --config {config}
@@ -28,7 +28,7 @@ def main(name: str) -> None:
     home = config.parent / "prefect"
     os.environ["PREFECT_HOME"] = str(home)
     terminal.out.print(_BEFORE, highlight=False, soft_wrap=True)
-    wish = ["--strategy", "classic", "--skew", "proceed", "--reason", "make demo"]
+    wish = ["--skew", "proceed", "--reason", "make demo"]
     try:
         cli.main(["run", SERVICE, *wish, "--config", str(config)])
     finally:

@@ -14,18 +14,20 @@ from flows.roll_back import roll_back
 from tasks.benchmark import DIED, benchmark, can_be_measured
 from tasks.cleanup import cleanup
 from tasks.diagnose import find_cause
-from tasks.drain import Drained, drain
+from tasks.discard import discard_if_possible
+from tasks.drain import drain
 from tasks.earlier_starts import present_start
 from tasks.errors import PlanRefused, StepFailed
 from tasks.fix import fix, remedy_for
+from tasks.guard import guard
 from tasks.lock import acquire, lock, release
 from tasks.metrics import names_gone
 from tasks.plan import make_plan, nothing_to_do, plan_in_words
 from tasks.prove_old import prove_old
 from tasks.record import Story, already_ended, record_if_possible
 from tasks.redeployment import Redeployment
-from tasks.reinstall import reinstall
-from tasks.request import Request
+from tasks.reinstall import Staged, reinstall
+from tasks.request import Request, Strategy
 from tasks.snapshot import snapshot, state_in_words
 from tasks.stop import stop
 from tasks.switch import switch
@@ -94,13 +96,12 @@ def _redeploy(run: Redeployment) -> State[None]:
     old = prove_old(run, before, plan)
     run.kind = old.kind
     story = Story(before, plan, old.metrics)
-    story.drained = _take_out(run, old.address)
     try:
+        guard(run, story)
+        staged = _stage(run, story) if run.request.strategy is Strategy.STAGED else None
+        story.drained = drain(run, old.address)
         stop(run)
-        story.staged = reinstall(run, plan)
-        verify(run, plan, story.staged)
-        story.cleaned = cleanup(run, before)
-        story.previous = switch(run, story.staged)
+        story.previous = switch(run, staged or _stage(run, story))
         serving = _bring_up(run, story)
         return _prove(run, story, serving)
     except HostError:
@@ -109,11 +110,12 @@ def _redeploy(run: Redeployment) -> State[None]:
         return _go_back(run, story, failure)
 
 
-def _take_out(run: Redeployment, address: str) -> Drained:
-    try:
-        return drain(run, address)
-    except StepFailed as failure:
-        raise PlanRefused(f"{failure} The service was not stopped.") from failure
+def _stage(run: Redeployment, story: Story) -> Staged:
+    """Build the new environment beside the old one, prove it, and take out the rubbish."""
+    story.staged = reinstall(run, story.plan)
+    verify(run, story.plan, story.staged)
+    story.cleaned = cleanup(run, story.before)
+    return story.staged
 
 
 def _bring_up(run: Redeployment, story: Story) -> Serving:
@@ -169,13 +171,9 @@ def _prove(run: Redeployment, story: Story, serving: Serving) -> State[None]:
 def _go_back(run: Redeployment, story: Story, failure: Exception) -> State[None]:
     run.log_unexpected(failure)
     if not run.has_stopped():
+        discard_if_possible(run)
         return _refused(run, PlanRefused(f"{failure} The service was not stopped."))
-    way_back = roll_back(
-        version=story.plan.before,
-        gpu_baseline=story.before.gpu_baseline(),
-        old_environment=story.old_environment(failure),
-        return_state=True,
-    )
+    way_back = roll_back(version=story.plan.before, return_state=True)
     end = way_back.result(raise_on_failure=False)
     if isinstance(end, HostError):
         raise end

@@ -17,7 +17,7 @@ from tasks.packages.index import NIGHTLY, NoWheel, Wheel, find_wheel
 from tasks.packages.versions import commit_delta
 from tasks.planned import Plan
 from tasks.redeployment import Redeployment
-from tasks.request import Request, SkewPolicy, Strategy
+from tasks.request import Request, SkewPolicy
 from tasks.steps import step
 
 _SPARE_BYTES = 256 * 1024**2
@@ -67,8 +67,6 @@ def plan_in_words(plan: Plan, request: Request, facts: Facts) -> str:
 
 def not_there_yet(request: Request) -> str | None:
     """Return the sentence for a wish that this version cannot grant, or None."""
-    if request.strategy is Strategy.STAGED:
-        return "The staged strategy is not there yet; use classic."
     if request.skew is SkewPolicy.REPAIR:
         return "Repairing a skew in the staging is not there yet; use refuse or proceed."
     return None

@@ -34,6 +34,7 @@ POLICIES = {
         "a service that does not answer yet; the question under way at the end is waited for",
         "how it does not serve",
     ),
+    "guard": Policy(120, LINK, "why the host cannot be set to go back by itself"),
     "drain": Policy(None, f"{LINK}; {HOOK}", "what the hook answered"),
     "stop": Policy(None, LINK, "systemd's answer"),
     "reinstall": Policy(3600, LINK, "uv's own words"),

@@ -55,15 +55,6 @@ class Story:
         remarks = self.attempts[-1].remarks if self.attempts else []
         return " ".join([f"{'one attempt' if number == 1 else f'{number} attempts'}.", *remarks])
 
-    def old_environment(self, failure: Exception) -> str | None:
-        """Return where the old environment is kept; None while it is in place.
-
-        A switch that failed half-way says itself what is live.
-        """
-        if self.previous is None and self.staged is not None and isinstance(failure, StepFailed):
-            return self.staged.sibling if failure.fields.get("live") == "new" else None
-        return self.previous
-
     def healthy(self, number: int, serving: Serving, start: Start) -> None:
         """Remember an attempt that serves."""
         remarks = remarks_on(serving)
@@ -153,10 +144,11 @@ def record(run: Redeployment, story: Story, result: Result, verdict: str) -> Rel
     return written
 
 
-def _write_up(run: Redeployment, story: Story, result: Result, verdict: str) -> ReleaseRecord:
-    operations = [Operation.model_validate(one) for one in run.recorded()]
-    now = Facts.model_validate(run.supervisor.call("facts", run.service.location()))
-    installed = story.before.environment.versions()
+def draft(run: Redeployment, story: Story) -> ReleaseRecord:
+    """Return what the host writes down of a redeploy that it has to end by itself.
+
+    Time, result and verdict are the host's; the rest is what is known before the stop.
+    """
     request, service, plan = run.request, run.service, story.plan
     return ReleaseRecord(
         id=run.id,
@@ -171,24 +163,38 @@ def _write_up(run: Redeployment, story: Story, result: Result, verdict: str) -> 
         skew=request.skew,
         who=request.who,
         why=request.reason,
-        result=result,
-        verdict=verdict,
+        result="down",
+        verdict="",
         before=plan.before,
         after=plan.after,
         delta=plan.delta,
-        changes=diff(installed, now.environment.versions(), plan.locked),
+        changes=plan.changes,
         locked=len(plan.locked),
-        packages=len(now.environment.packages),
+        packages=len(story.staged.packages if story.staged else story.before.environment.packages),
         files_removed=[file.path for file in story.cleaned.removed],
         bytes_removed=story.cleaned.bytes,
-        attempts=story.attempts,
-        starts=story.starts,
-        metrics_gone=story.metrics_gone,
         requests_cut_off=story.drained.requests_left if story.drained.hook else None,
-        steps=steps_of(run.id, operations, run.times),
-        seconds=whole_time(operations),
-        stopped_seconds=down_time(operations),
-        benchmark=story.benchmark,
-        previous=story.previous,
         lock=plan.lock,
+    )
+
+
+def _write_up(run: Redeployment, story: Story, result: Result, verdict: str) -> ReleaseRecord:
+    operations = [Operation.model_validate(one) for one in run.recorded()]
+    now = Facts.model_validate(run.supervisor.call("facts", run.service.location()))
+    installed = story.before.environment.versions()
+    return draft(run, story).model_copy(
+        update={
+            "result": result,
+            "verdict": verdict,
+            "changes": diff(installed, now.environment.versions(), story.plan.locked),
+            "packages": len(now.environment.packages),
+            "attempts": story.attempts,
+            "starts": story.starts,
+            "metrics_gone": story.metrics_gone,
+            "steps": steps_of(run.id, operations, run.times),
+            "seconds": whole_time(operations),
+            "stopped_seconds": down_time(operations),
+            "benchmark": story.benchmark,
+            "previous": story.previous,
+        }
     )

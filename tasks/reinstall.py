@@ -14,6 +14,11 @@ class Staged(BaseModel):
     packages: dict[str, str]
 
 
+def sibling_path(run: Redeployment) -> str:
+    """Return where this redeploy builds the new environment."""
+    return f"{run.service.environment}.{run.short_id}"
+
+
 @step("reinstall")
 def reinstall(run: Redeployment, plan: Plan) -> Staged:
     """Reinstall every locked package in a copy of the environment beside it.

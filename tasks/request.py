@@ -38,9 +38,10 @@ class Request(BaseModel):
         description="`nightly`, an exact version, or a commit (7 to 40 hex digits).",
     )
     strategy: Strategy = Field(
-        Strategy.CLASSIC,
+        Strategy.STAGED,
         title="Strategy",
-        description="`classic` stops the service, then installs. `staged` is not there yet.",
+        description="`staged` installs beside the running release and stops the service for the "
+        "switch alone; `classic` stops it first.",
     )
     skew: SkewPolicy = Field(
         SkewPolicy.REFUSE,

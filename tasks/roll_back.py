@@ -1,20 +1,33 @@
-"""Put the old environment back in place."""
+"""Have the host take the service back to the release it came from."""
 
+from tasks.earlier_starts import earlier_starts
 from tasks.redeployment import Redeployment
+from tasks.shown import Shown
 from tasks.steps import step
-from tasks.switch import exchange, rejected_path
+from tasks.wait_healthy import Serving
+
+_MARGIN_SECONDS = 300
 
 
 @step("roll-back")
-def switch_back(run: Redeployment, old_environment: str) -> None:
-    """Exchange the environments the other way; the new one is kept as rejected.
+def go_back(run: Redeployment, version: str) -> Serving:
+    """Put the old environment back, start it and see it serve: one operation, whoever asks for it.
 
     Args:
         run: the redeploy.
-        old_environment: where the old environment is kept.
+        version: the version to come back to.
 
     Raises:
-        StepFailed: the exchange failed.
+        StepFailed: the old environment is not there, or did not start.
     """
-    exchange(run, "roll-back", old_environment, rejected_path(run))
-    run.log(f"{run.service.environment} is the old release again")
+    service = run.service
+    waits = (service.stop_timeout_seconds, service.gpu_wait_seconds, service.start_deadline_seconds)
+    result = run.do(
+        "roll-back",
+        "revert",
+        {"environment": service.environment},
+        operation="revert",
+        deadline_seconds=sum(waits) + service.steady_seconds + _MARGIN_SECONDS,
+        on_progress=Shown(run, earlier_starts(run, version)),
+    )
+    return Serving.model_validate(result)

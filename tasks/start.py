@@ -1,7 +1,10 @@
 """Start the service: its GPUs free, units reloaded, earlier failures forgotten."""
 
+from typing import Any
+
 from pydantic import BaseModel
 
+from blocks.service import Service
 from tasks.redeployment import Redeployment
 from tasks.steps import step
 
@@ -37,19 +40,22 @@ def start(run: Redeployment, gpu_baseline: dict[str, int]) -> Launched:
 
 def launch(run: Redeployment, step_name: str, gpu_baseline: dict[str, int]) -> Launched:
     """Have the unit started as an operation of some step."""
-    service = run.service
-    arguments = {
+    result = run.do(
+        step_name,
+        "start",
+        starting(run.service, gpu_baseline),
+        operation="start",
+        deadline_seconds=run.service.gpu_wait_seconds + _MARGIN_SECONDS,
+    )
+    return Launched.model_validate(result)
+
+
+def starting(service: Service, gpu_baseline: dict[str, int]) -> dict[str, Any]:
+    """Return what the supervisor has to know to start a service."""
+    return {
         "unit": service.unit,
         "port": service.port,
         "baseline": gpu_baseline,
         "gpu_wait_seconds": service.gpu_wait_seconds,
         "tolerance_bytes": _TOLERANCE_BYTES,
     }
-    result = run.do(
-        step_name,
-        "start",
-        arguments,
-        operation="start",
-        deadline_seconds=service.gpu_wait_seconds + _MARGIN_SECONDS,
-    )
-    return Launched.model_validate(result)

@@ -13,7 +13,16 @@ def switch(run: Redeployment, staged: Staged) -> str:
         StepFailed: the exchange failed; the old environment is in place.
     """
     kept = previous_path(run)
-    exchange(run, "switch", staged.sibling, kept)
+    run.do(
+        "switch",
+        "switch",
+        {
+            "environment": run.service.environment,
+            "sibling": staged.sibling,
+            "previous": kept,
+            "unit": run.service.unit,
+        },
+    )
     run.log(f"{run.service.environment} is the new release; the old one is kept at {kept}")
     return kept
 
@@ -26,18 +35,3 @@ def previous_path(run: Redeployment) -> str:
 def rejected_path(run: Redeployment) -> str:
     """Return where this redeploy keeps a new environment that it took out again."""
     return f"{run.service.environment}.rejected-{run.short_id}"
-
-
-def exchange(run: Redeployment, step_name: str, incoming: str, kept: str) -> None:
-    """Have `incoming` put at the environment's path and the old one kept at `kept`."""
-    run.do(
-        step_name,
-        "switch",
-        {
-            "environment": run.service.environment,
-            "sibling": incoming,
-            "previous": kept,
-            "unit": run.service.unit,
-        },
-        operation="switch",
-    )

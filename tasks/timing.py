@@ -19,10 +19,14 @@ _PARTS = {
     "hold": "wait-healthy",
     "look": "wait-healthy",
     "old": "prove-old",
+    "discard": "reinstall",
+    "open": "guard",
+    "revert": "roll-back",
     "draining": "drain",
     "drained": "drain",
     "undrained": "undrain",
 }
+_SERVED = ("watch", "revert")
 _TURN = re.compile(r"-\d+$")
 
 
@@ -71,7 +75,7 @@ def steps_of(
 def down_time(operations: Sequence[Operation]) -> float | None:
     """Return the seconds from the first stop to the last start that served, or None."""
     stops = [one.started for one in operations if one.verb == "stop"]
-    served = _ends([one for one in operations if one.verb == "watch" and one.state == "succeeded"])
+    served = _ends([one for one in operations if one.verb in _SERVED and one.state == "succeeded"])
     return max(served) - min(stops) if stops and served else None
 
 
@@ -116,8 +120,6 @@ def _step(phase: str, name: str) -> str:
             return "fix"
         if name == "start" and phase != "attempt-1":
             return "restart"
-    if phase == "roll-back":
-        name = {"switch": "roll-back", "start": "restart"}.get(name, name)
     name = _TURN.sub("", name)
     return _PARTS.get(name, name)
 

@@ -5,6 +5,8 @@ from typing import Any
 
 from pydantic import BaseModel
 
+from blocks.service import Service
+from blocks.settings import Settings
 from blocks.types import Kind
 from tasks import metrics
 from tasks.earlier_starts import earlier_starts
@@ -13,6 +15,7 @@ from tasks.readiness import NotReady, Wanted, wait_until_ready
 from tasks.redeployment import Redeployment
 from tasks.shown import Shown
 from tasks.start import Launched
+from tasks.startup.history import History
 from tasks.startup.stages import STAGES
 from tasks.steps import step
 
@@ -52,6 +55,7 @@ class Serving(BaseModel):
     restarts: int = 0
     slow: list[Slow] = []
     listening_after_seconds: float
+    started: float = 0
     address: str = LOOPBACK
     kind: Kind = Kind.AUTO
     heartbeat: str = "unknown"
@@ -70,11 +74,10 @@ def wait_healthy(run: Redeployment, launched: Launched, version: str) -> Serving
         StepFailed: it crashed, left, hung past a limit, stalled, or is not what was asked for.
     """
     history = earlier_starts(run, version)
-    longest = {stage: took for stage in STAGES if (took := history.longest(stage)) is not None}
     result = run.do(
         "wait-healthy",
         "watch",
-        {**_watching(run, launched), "longest": longest},
+        {**_watching(run, launched), "longest": longest(history)},
         deadline_seconds=run.service.start_deadline_seconds + _MARGIN_SECONDS,
         on_progress=Shown(run, history),
     )
@@ -100,13 +103,36 @@ def wait_healthy(run: Redeployment, launched: Launched, version: str) -> Serving
     return serving
 
 
+@step("wait-healthy")
+def answers_again(run: Redeployment, serving: Serving, version: str) -> Serving:
+    """Ask a service that the host has brought back whether it serves what it should.
+
+    Raises:
+        StepFailed: it does not.
+    """
+    launched = Launched(
+        invocation=serving.invocation, restarts=serving.restarts, started=serving.started
+    )
+    serving.kind = ask(run, "wait-healthy", version, launched=launched, address=serving.address)
+    run.log(f"serving {version}, answers as {serving.kind}")
+    return serving
+
+
+def longest(history: History) -> dict[str, float]:
+    """Return how long each stage has ever taken, in seconds."""
+    return {stage: took for stage in STAGES if (took := history.longest(stage)) is not None}
+
+
 def _watching(run: Redeployment, launched: Launched) -> dict[str, Any]:
-    service = run.service
+    of_this = {"invocation": launched.invocation, "started": launched.started}
+    return {**watching(run.service), **of_this}
+
+
+def watching(service: Service) -> dict[str, Any]:
+    """Return what the supervisor has to know to follow any start of a service."""
     return {
         "unit": service.unit,
         "environment": service.environment,
-        "invocation": launched.invocation,
-        "started": launched.started,
         "port": service.port,
         "deadline_seconds": service.start_deadline_seconds,
         "limits": service.stage_limits,
@@ -154,7 +180,7 @@ def ask(
         run: the redeploy.
         step_name: the step that asks.
         version: what the service must say it is.
-        patience: how long to ask, in seconds; None: as the settings say.
+        patience: how long to ask at most, in seconds; None: as the settings say.
         launched: the start that is asked; when it has died, asking ends.
         address: where the service listens on its host.
 
@@ -162,6 +188,8 @@ def ask(
         StepFailed: it does not, or not in time.
     """
     service = run.service
+    longest_silence = service.grace_seconds  # a host that hears nothing for longer goes back
+    patience = min(patience or Settings().ready_patience_seconds, longest_silence)
     wanted = Wanted(version, service.served_model, run.kind, service.api_key)
     with run.reached(address) as base_url:
         try:

@@ -92,6 +92,16 @@ _WATCH: Arguments = {
     "environment": _may(v.path),
 }
 
+_START: Arguments = {
+    "unit": _need(v.unit),
+    "baseline": _may(v.table(v.one_line, v.whole(0, 1 << 60)), {}),
+    "gpu_wait_seconds": _may(v.number(0, _DAY), 0),
+    "tolerance_bytes": _may(v.whole(0, 1 << 60), 0),
+    "port": _may(v.whole(1, 65535)),
+}
+_HOLD: Arguments = {**_WATCH, "seconds": _need(v.number(0, _DAY))}
+_LAUNCHED = ("invocation", "started")
+
 DOING: dict[str, Arguments] = {
     "remember": {"document": _need(v.document)},
     "facts": _FACTS,
@@ -129,15 +139,21 @@ DOING: dict[str, Arguments] = {
         "previous": _need(v.path),
         "unit": _may(v.unit),
     },
-    "start": {
-        "unit": _need(v.unit),
-        "baseline": _may(v.table(v.one_line, v.whole(0, 1 << 60)), {}),
-        "gpu_wait_seconds": _may(v.number(0, _DAY), 0),
-        "tolerance_bytes": _may(v.whole(0, 1 << 60), 0),
-        "port": _may(v.whole(1, 65535)),
-    },
+    "start": _START,
     "watch": _WATCH,
-    "hold": {**_WATCH, "seconds": _need(v.number(0, _DAY))},
+    "hold": _HOLD,
+    "open": {
+        **_START,
+        **{name: one for name, one in _HOLD.items() if name not in _LAUNCHED},
+        "environment": _need(v.path),
+        "sibling": _need(v.path),
+        "previous": _need(v.path),
+        "rejected": _need(v.path),
+        "stop_timeout_seconds": _need(v.number(0, _DAY)),
+        "grace_seconds": _need(v.number(1, 30 * _DAY)),
+        "record": _need(v.document),
+    },
+    "revert": {"environment": _need(v.path)},
     "install": {
         "environment": _need(v.path),
         "packages": _need(v.many(v.pinned, 200)),
@@ -155,6 +171,7 @@ DOING: dict[str, Arguments] = {
         "input_len": _need(v.whole(1, 10_000_000)),
         "output_len": _need(v.whole(1, 10_000_000)),
     },
+    "discard": {"environment": _need(v.path), "sibling": _need(v.path)},
     "record": {"record": _need(v.document)},
 }
 """The verbs of `ensure`."""
@@ -167,6 +184,8 @@ ANSWER_STANDS: dict[str, bool] = {
     "resolve": True,  # an index has moved on, the plan has not
     "watch": True,  # a start that is over has one verdict
     "hold": True,
+    "open": True,  # what was undertaken first is what is taken back
+    "revert": True,  # there is one way back
     "record": True,  # a second write-up has another time in it
     "stop": False,
     "stage": False,
@@ -176,6 +195,7 @@ ANSWER_STANDS: dict[str, bool] = {
     "start": False,
     "install": False,
     "benchmark": False,
+    "discard": False,
 }
 """Whether a known operation's answer is given whatever is asked for now; else that is refused."""
 
@@ -204,7 +224,7 @@ def check_together(environment: str, arguments: dict[str, Any]) -> None:
     """
     if arguments.get("environment") not in (None, environment):
         raise v.refuse("environment", f"the lock is on {environment!r}, not on this one.")
-    for name in ("sibling", "previous"):
+    for name in ("sibling", "previous", "rejected"):
         if name in arguments and not is_sibling(arguments[name], environment):
             raise v.refuse(name, f"it has to be named {environment}.<something>.")
     look_at = arguments.get("look_at")

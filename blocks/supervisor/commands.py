@@ -19,6 +19,11 @@ def stop(unit: str) -> Argv:
     return ("systemctl", "stop", "--no-block", "--", unit)
 
 
+def stop_and_wait(unit: str) -> Argv:
+    """Have a unit stopped and wait until it is."""
+    return ("systemctl", "stop", "--", unit)
+
+
 def start(unit: str) -> Argv:
     """Ask for a unit to be started, without waiting."""
     return ("systemctl", "start", "--no-block", "--", unit)
@@ -32,6 +37,16 @@ def reset_failed(unit: str) -> Argv:
 def daemon_reload() -> Argv:
     """Have systemd read unit files again."""
     return ("systemctl", "daemon-reload")
+
+
+def enable_now(unit: str) -> Argv:
+    """Have a unit started, now and after each reboot."""
+    return ("systemctl", "enable", "--quiet", "--now", "--", unit)
+
+
+def disable(unit: str) -> Argv:
+    """Have a unit no longer started after a reboot."""
+    return ("systemctl", "disable", "--quiet", "--", unit)
 
 
 def transient(unit: str, description: str, command: Sequence[str]) -> Argv:

@@ -24,6 +24,9 @@ class Launcher(Protocol):
     def running(self, operation: str) -> bool:
         """Tell whether it still runs."""
 
+    def end(self, operation: str) -> None:
+        """End a run, wherever it is."""
+
     def forget(self, operation: str) -> None:
         """Forget what a killed run left."""
 
@@ -54,6 +57,10 @@ class SystemdLauncher:
     def forget(self, operation: str) -> None:
         """Have systemd forget a failed unit."""
         processes.run(commands.reset_failed(unit_of(operation)))
+
+    def end(self, operation: str) -> None:
+        """Stop the unit and wait until it is gone."""
+        processes.run(commands.stop_and_wait(unit_of(operation)), timeout=60)
 
     def running(self, operation: str) -> bool:
         """Tell whether the unit is anything but gone, failed or over."""

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import hashlib
-import os
 import time
 from pathlib import Path
 from typing import Any, Callable
@@ -90,6 +88,11 @@ class Locks:
             with contextlib.suppress(OSError):
                 store.write(path, {**held, "renewed": time.time()})
 
+    def renewed(self, environment: str, holder: str) -> float | None:
+        """Return when a holder was last heard of, or None if it does not hold the lock."""
+        held = store.read(self._path(environment))
+        return held["renewed"] if held and held["holder"] == holder else None
+
     def all(self, environment: str | None = None) -> list[dict[str, Any]]:
         """Return the locks that are held, dead ones marked so."""
         paths = [self._path(environment)] if environment else sorted(self._folder.glob("*.json"))
@@ -109,9 +112,7 @@ class Locks:
         return over and not self._at_work(held["holder"])
 
     def _path(self, environment: str) -> Path:
-        path = Path(environment)
-        real = os.fsencode(path.parent.resolve() / path.name)
-        return self._folder / f"{hashlib.sha256(real).hexdigest()[:32]}.json"
+        return self._folder / f"{store.key_of(environment)}.json"
 
     def _guarded(self, path: Path) -> contextlib.AbstractContextManager[bool]:
         return store.guarded(path.with_suffix(".guard"))
@@ -133,7 +134,7 @@ def _unfinished(held: dict[str, Any]) -> Refusal:
     return Refusal(
         "unfinished",
         f"The redeploy {held['holder']} ({held['who']}: {held['why']}) fell silent after it had "
-        f"stopped the service or drained it; only it knows the way back.",
+        f"stopped the service or drained it, and has come to no end.",
         f"Go on with it: --resume {held['holder']}",
         holder=held["holder"],
     )

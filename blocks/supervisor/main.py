@@ -12,8 +12,10 @@ import sys
 from pathlib import Path
 from typing import Any, Callable
 
-from blocks.supervisor import arguments, foreign, releases, store
+from blocks.supervisor import arguments, foreign, releases, store, transactions
 from blocks.supervisor.failures import Refusal, Told
+from blocks.supervisor.guard import Guard
+from blocks.supervisor.guard_unit import GUARD
 from blocks.supervisor.launcher import EXECUTE, Launcher, SystemdLauncher
 from blocks.supervisor.locks import Locks
 from blocks.supervisor.operations import Operations
@@ -37,6 +39,8 @@ DOERS = {
     "hold": "watch.hold",
     "install": "packages.install",
     "benchmark": "benchmark.benchmark",
+    "discard": "discard.discard",
+    "revert": "revert.revert",
 }
 """Where a verb is: its module and its function. Most calls only wait, and need none of them."""
 
@@ -51,6 +55,7 @@ class Supervisor:
         self.doers: dict[str, Doer] = {
             "remember": _remember,
             "record": lambda asked, work: releases.recorder(kept)(asked, work),
+            "open": transactions.open_transaction,
             **{verb: _loaded_when_called(where) for verb, where in DOERS.items()},
         }
         self._readers: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
@@ -62,7 +67,7 @@ class Supervisor:
                 "releases": releases.history(kept, asked["environment"]),
             },
             "lock": self.locks.take,
-            "unlock": lambda asked: self.locks.give_back(asked["environment"], asked["holder"]),
+            "unlock": self._unlock,
             "ensure": self._ensure,
         }
 
@@ -96,14 +101,31 @@ class Supervisor:
             "last_release": recorded[0] if recorded else None,
         }
 
+    def _unlock(self, asked: dict[str, Any]) -> dict[str, Any]:
+        """Give the lock back; what has come to an end, or never began, is guarded no longer."""
+        holder, environment = asked["holder"], asked["environment"]
+        if _has_ended(done := self.operations.under(holder)) or not _has_stopped(done):
+            transactions.close(self._store.root, environment, holder)
+        return self.locks.give_back(environment, holder)
+
+    def guard(self, key: str) -> None:
+        """Watch over what is undertaken on an environment until it has come to its end."""
+        Guard(self._store, self.operations, self.locks, key).stand()
+
     def _at_work(self, holder: str) -> bool:
         return any(one["holder"] == holder for one in self.operations.running())
 
     def _half_done(self, holder: str) -> bool:
         done = self.operations.under(holder)
-        ended = any(one["verb"] == "record" and one["state"] == "succeeded" for one in done)
-        stopped = any(one["verb"] == "stop" for one in done)
-        return not ended and (stopped or _is_drained(done))
+        return not _has_ended(done) and (_has_stopped(done) or _is_drained(done))
+
+
+def _has_ended(done: list[dict[str, Any]]) -> bool:
+    return any(one["verb"] == "record" and one["state"] == "succeeded" for one in done)
+
+
+def _has_stopped(done: list[dict[str, Any]]) -> bool:
+    return any(one["verb"] == "stop" for one in done)
 
 
 def _is_drained(done: list[dict[str, Any]]) -> bool:
@@ -132,6 +154,9 @@ def main(argv: list[str]) -> int:
         supervisor = Supervisor(Store(), SystemdLauncher())
         if len(argv) == 2 and argv[0] == EXECUTE:
             supervisor.operations.execute(argv[1], supervisor.doers)
+            return 0
+        if len(argv) == 2 and argv[0] == GUARD:
+            supervisor.guard(argv[1])
             return 0
         if len(argv) != 1:
             raise Refusal("usage", "Usage: redeploy-supervisor VERB <request.json", "See the docs.")

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Callable
 
-from blocks.supervisor import foreign, proc, processes, store
+from blocks.supervisor import foreign, proc, processes, store, transactions
 from blocks.supervisor.arguments import ANSWER_STANDS
 from blocks.supervisor.failures import Failure, Refusal, Told
 from blocks.supervisor.handover import Handover
@@ -53,7 +53,7 @@ class Operations:
         attached = not self._begin(asked)
         told = _Told(self._folder(name) / "progress.json", asked["tell_seconds"], tell)
         self._wait(asked, told)
-        return {**self._answer(name), "attached": attached}
+        return {**self.answer(name), "attached": attached}
 
     def execute(self, name: str, doers: Mapping[str, Doer]) -> None:
         """Carry out an operation that was begun, here and now, and record how it ended."""
@@ -68,7 +68,7 @@ class Operations:
             output = folder / "output.log"
             store.with_room(output, lambda: processes.own_output_to(os.fspath(output)))
             began = time.time()
-            work = Work(folder, handed)
+            work = Work(folder, handed, self._store.root, request["holder"])
             places = (self._store.root, Path(request["environment"]))
             outcome = _carry_out(doers[request["verb"]], request["arguments"], work, places)
             self._finish(request, began, outcome)
@@ -96,7 +96,7 @@ class Operations:
 
     def _summary(self, request: dict[str, Any]) -> dict[str, Any]:
         name = request["operation"]
-        answer = self._answer(name)
+        answer = self.answer(name)
         state = answer["state"]
         if state == "running" and not self._runs(name):
             state = "interrupted"
@@ -148,7 +148,16 @@ class Operations:
             # The unit is asked first: it writes its result before it ends.
             if request is not None and (self._runs(name) or self._result_path(name).exists()):
                 return False
-            return self._start(asked, request)
+            with transactions.gate(self._store.root, asked, self.under(asked["holder"])):
+                self._end_others(asked)
+                return self._start(asked, request)
+
+    def _end_others(self, asked: dict[str, Any]) -> None:
+        """Before the way back: end what still runs of the redeploy; it is not begun again."""
+        if asked["verb"] == transactions.REVERT:
+            for one in self.under(asked["holder"]):
+                if one["state"] == "running" and one["operation"] != asked["operation"]:
+                    self._launcher.end(one["operation"])
 
     def _runs(self, name: str) -> bool:
         return self._is_seen_at_work(name) or self._launcher.running(name)
@@ -197,7 +206,8 @@ class Operations:
             event, **{key: request[key] for key in ("operation", "verb", "holder")}, **more
         )
 
-    def _answer(self, name: str) -> dict[str, Any]:
+    def answer(self, name: str) -> dict[str, Any]:
+        """Return the state of a known operation, and its result or progress."""
         folder = self._folder(name)
         request = store.read(folder / "request.json") or {}
         result = store.read(folder / "result.json")

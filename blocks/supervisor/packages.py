@@ -14,6 +14,7 @@ from urllib.parse import unquote, urlsplit
 
 from blocks.supervisor import commands, environment, foreign, processes, uv
 from blocks.supervisor.failures import Failure
+from blocks.supervisor.ledger import STAGED, Ledger
 from blocks.supervisor.work import Work
 
 _LOCKED = re.compile(
@@ -72,6 +73,8 @@ def stage(arguments: dict[str, Any], work: Work) -> dict[str, Any]:
     )
     sibling = Path(f"{path}.{arguments['release']}")
     _make_room(path, sibling, work)
+    sibling.mkdir()
+    Ledger(work.root, os.fspath(path)).enter(sibling, work.holder, STAGED)
     try:
         work.progress(stage="copying")
         copy = commands.copy_tree(os.fspath(path), os.fspath(sibling))

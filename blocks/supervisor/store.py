@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import fcntl
+import hashlib
 import json
 import os
 import tempfile
@@ -161,6 +162,13 @@ def _missing_newline(file: Any) -> bytes:
         return b""
     file.seek(-1, os.SEEK_END)
     return b"" if file.read(1) == b"\n" else b"\n"
+
+
+def key_of(environment: str) -> str:
+    """Return a short name for an environment's path, the same through whatever links."""
+    path = Path(environment)
+    real = os.fsencode(path.parent.resolve() / path.name)
+    return hashlib.sha256(real).hexdigest()[:32]
 
 
 def read(path: Path) -> dict[str, Any] | None:

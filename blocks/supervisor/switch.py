@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 from blocks.supervisor import store
 from blocks.supervisor.failures import Failure
+from blocks.supervisor.ledger import LIVE, PREVIOUS, Ledger
 from blocks.supervisor.start import stop
 from blocks.supervisor.work import Work
 
@@ -58,11 +59,43 @@ def switch(arguments: dict[str, Any], work: Work) -> dict[str, Any]:
         if intent is None:
             intent = _intent(paths)
             work.note("intent", intent)
-        return _carry_out(paths, intent, work)
+        done = _carry_out(paths, intent, work)
+        ledger = Ledger(work.root, os.fspath(paths.live))
+        ledger.becomes(paths.live, LIVE)
+        ledger.becomes(paths.previous, PREVIOUS)
+        return done
     except Failure as failure:
         raise _placed(failure, paths, intent) from failure
     except OSError as error:
         raise _placed(_not_done(paths, error), paths, intent) from error
+
+
+def bring_back(paths: Paths, old: int, rejected: Path) -> None:
+    """Have the old environment at its path again, wherever a switch was when it ended.
+
+    Args:
+        paths: The places of that switch.
+        old: The inode of the old environment.
+        rejected: Where the new one is kept from now on.
+
+    Raises:
+        Failure: The old environment is at none of the places, or could not be moved.
+    """
+    if _inode(paths.live) != old:
+        kept = next((path for path in (*paths, rejected) if _inode(path) == old), None)
+        if kept is None:
+            raise Failure(
+                "old-gone",
+                f"The old environment of {paths.live} lies at none of its places.",
+                f"Put an environment at {paths.live} by hand, then start the service.",
+            )
+        if _inode(paths.live) is None:
+            _move(kept, paths.live, paths)
+        else:
+            _exchange(Paths(paths.live, kept, rejected))
+    for path in (paths.sibling, paths.previous):
+        if _is_folder(path) and _inode(rejected) is None:
+            _move(path, rejected, paths)
 
 
 def _carry_out(paths: Paths, intent: dict[str, Any], work: Work) -> dict[str, Any]:
@@ -85,8 +118,7 @@ def _carry_out(paths: Paths, intent: dict[str, Any], work: Work) -> dict[str, An
             "The folders are not where this switch left them; nothing was moved.",
         )
     store.sync_folder(paths.live.parent)
-    device, inode = new
-    return {"how": how or "exchange", "live": {"device": device, "inode": inode}}
+    return {"how": how or "exchange", "live": {"inode": new}}
 
 
 def _intent(paths: Paths) -> dict[str, Any]:
@@ -148,12 +180,12 @@ def _renameat2(source: Path, target: Path, flags: int) -> None:
         raise OSError(number, os.strerror(number))
 
 
-def _inode(path: Path) -> list[int] | None:
+def _inode(path: Path) -> int | None:
+    """Return what a folder is known by; its device's number may be another after a reboot."""
     try:
-        found = path.lstat()
+        return path.lstat().st_ino
     except FileNotFoundError:
         return None
-    return [found.st_dev, found.st_ino]
 
 
 def _is_folder(path: Path) -> bool:

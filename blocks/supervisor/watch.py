@@ -196,6 +196,7 @@ class _Watch:
             "cache": self._trace.how.cache,
             "restarts": state["n_restarts"],
             "invocation": state["invocation_id"],
+            "started": self._started,
             "listening_after_seconds": round(now - self._started, 3),
             "address": address,
             "slow": pace.slow,

@@ -195,6 +195,24 @@ def matching(host: SandboxHost, pattern: str) -> list[str]:
     return found.splitlines()
 
 
+def inodes(host: SandboxHost, *patterns: str) -> dict[str, str]:
+    """Return the inodes of the paths that match shell patterns."""
+    found = (path for pattern in patterns for path in matching(host, pattern))
+    lines = (_text(host, "stat", "--format=%i %n", "--", *found)).splitlines()
+    return {path: inode for inode, path in (line.split(" ", 1) for line in lines)}
+
+
+def units(host: SandboxHost, pattern: str) -> list[str]:
+    """Return the units that systemd knows by a pattern, whatever their state."""
+    listed = ("systemctl", "list-units", "--all", "--plain", "--no-legend", "--", pattern)
+    return [line.split()[0] for line in _text(host, *listed).splitlines()]
+
+
+def processes(host: SandboxHost) -> list[str]:
+    """Return the command lines of all processes."""
+    return _text(host, "ps", "-eo", "args=").splitlines()
+
+
 def exists(host: SandboxHost, path: str) -> bool:
     """Tell whether something lies at a path, a dangling link included."""
     return bool(matching(host, shlex.quote(path)))

@@ -194,7 +194,6 @@ def test_a_skew_is_refused_before_the_service_is_touched(kimi: Scene, prefect: P
 @pytest.mark.parametrize(
     ("wish", "sentence"),
     [
-        ({"strategy": "staged"}, "The staged strategy is not there yet"),
         ({"skew": "repair"}, "Repairing a skew in the staging is not there yet"),
         ({"target": "0.99.0"}, "0.99.0"),
     ],

@@ -60,6 +60,9 @@ class Nowhere:
     def running(self, operation: str) -> bool:
         return bool(operation)
 
+    def end(self, operation: str) -> None:
+        del operation
+
     def forget(self, operation: str) -> None:
         del operation
 

@@ -69,6 +69,10 @@ class Processes:
         process = self.processes.get(operation)
         return process is not None and process.poll() is None
 
+    def end(self, operation: str) -> None:
+        self.processes[operation].kill()
+        self.processes[operation].wait()
+
     def forget(self, operation: str) -> None:
         self.processes.pop(operation).wait()
 
@@ -244,7 +248,8 @@ def test_a_secret_is_brought_again_for_a_run_that_was_killed(desk: Desk) -> None
 def test_it_is_decided_for_every_verb() -> None:
     assert ANSWER_STANDS.keys() == DOING.keys()
     standing = {verb for verb, stands in ANSWER_STANDS.items() if stands}
-    assert standing == {"remember", "facts", "journal", "resolve", "watch", "hold", "record"}
+    lasting = {"remember", "facts", "journal", "resolve", "watch", "hold"}
+    assert standing == {*lasting, "open", "revert", "record"}
 
 
 def test_operations_are_listed_below_a_name_in_order(desk: Desk) -> None:

@@ -14,10 +14,8 @@ LOG = [
     ("r/attempt-1/fix", "install", 17, 20, "succeeded"),
     ("r/attempt-2/start", "start", 20, 21, "succeeded"),
     ("r/attempt-2/wait-healthy", "watch", 21, 30, "succeeded"),
-    ("r/roll-back/switch", "switch", 31, 32, "succeeded"),
-    ("r/roll-back/start", "start", 32, 33, "succeeded"),
-    ("r/roll-back/wait-healthy", "watch", 33, 34, "succeeded"),
-    ("r/roll-back/hold", "hold", 34, 36, "succeeded"),
+    ("r/open", "open", 3, 4, "succeeded"),
+    ("r/revert", "revert", 31, 36, "succeeded"),
 ]
 OPERATIONS = [
     Operation(
@@ -33,12 +31,8 @@ def test_operations_are_put_under_their_steps() -> None:
     assert rows["attempt-1", "fix"].host_seconds == 4
     assert rows["attempt-1", "wait-healthy"].outcome == "failed"
     assert ("attempt-2", "restart") in rows
-    assert rows["roll-back", "wait-healthy"].host_seconds == 3
-    assert {step for phase, step in rows if phase == "roll-back"} == {
-        "roll-back",
-        "restart",
-        "wait-healthy",
-    }
+    assert rows["", "roll-back"].host_seconds == 5
+    assert rows["", "guard"].host_seconds == 1
     assert ("attempt-1", "start") in rows
 
 
@@ -49,12 +43,12 @@ def seen(phase: str, step: str, seconds: float, *, ok: bool) -> StepTime:
 def test_what_became_of_a_step_says_the_flow_where_it_went_through_it() -> None:
     times = [
         seen("attempt-2", "wait-healthy", 9, ok=False),  # it served, and answered garbage
-        seen("roll-back", "wait-healthy", 9, ok=True),
+        seen("", "roll-back", 9, ok=True),
     ]
     rows = {(row.phase, row.step): row.outcome for row in steps_of("r", OPERATIONS, times)}
     assert rows["attempt-1", "wait-healthy"] == "failed"
     assert rows["attempt-2", "wait-healthy"] == "failed"
-    assert rows["roll-back", "wait-healthy"] == "ok"
+    assert rows["", "roll-back"] == "ok"
 
 
 def test_notes_of_draining_and_of_the_old_release_are_no_rows_of_their_own() -> None:
@@ -79,7 +73,7 @@ def test_a_replayed_step_has_no_time_of_the_flow() -> None:
 
 
 def test_down_is_from_the_first_stop_to_the_start_that_served() -> None:
-    assert down_time(OPERATIONS) == 30
+    assert down_time(OPERATIONS) == 32
     assert down_time(OPERATIONS[:6]) is None
 
 

@@ -1,0 +1,74 @@
+"""The systemd unit of an environment's guard: it is there only while a redeploy is under way."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+from blocks.supervisor import commands, foreign, processes, store
+from blocks.supervisor.failures import Failure
+
+GUARD = "guard"
+"""The verb by which a guard works."""
+_FOLDER = Path("/etc/systemd/system")
+_UNIT = """\
+[Unit]
+Description=Ends a redeploy of {environment} that fell silent
+StartLimitIntervalSec=0
+[Service]
+Type=exec
+ExecStart={python} {program} {verb} {key}
+Restart=on-failure
+RestartSec=5
+[Install]
+WantedBy=multi-user.target
+"""
+
+
+def name_of(key: str) -> str:
+    """Return the name of the unit that guards an environment, by the environment's short name."""
+    return f"redeploy-guard-{key[:16]}.service"
+
+
+def install(key: str, environment: str) -> None:
+    """Write the unit, have it started now and after each reboot.
+
+    Raises:
+        Failure: It could not be written, or systemd refused.
+    """
+    path = _FOLDER / name_of(key)
+    text = _UNIT.format(
+        environment=environment.replace("%", "%%"),
+        python=sys.executable,
+        program=Path(sys.argv[0]).resolve(),
+        verb=GUARD,
+        key=key,
+    )
+    try:
+        store.with_room(path, lambda: path.write_text(text, encoding="utf-8"))
+        store.sync_folder(path.parent)
+    except OSError as error:
+        raise _refused(f"{os.fspath(path)}: {error.strerror}") from error
+    for argv in (commands.daemon_reload(), commands.enable_now(path.name)):
+        ended = processes.run(argv, timeout=60)
+        if ended.exit != 0:
+            raise _refused(foreign.last_words(ended.errors, 500))
+
+
+def remove(key: str) -> None:
+    """End the guard and take its unit away; where that is not to be had, it ends by itself."""
+    path = _FOLDER / name_of(key)
+    if path.exists():
+        processes.run(commands.disable(path.name), timeout=60)
+        path.unlink(missing_ok=True)
+        processes.run(commands.daemon_reload(), timeout=60)
+        processes.run(commands.stop(path.name), timeout=60)
+
+
+def _refused(why: str) -> Failure:
+    return Failure(
+        "no-guard",
+        f"This host could not be set to go back by itself: {why}",
+        "The service was not stopped. See that systemd units can be added here.",
+    )

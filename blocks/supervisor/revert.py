@@ -1,0 +1,69 @@
+"""Takes a service back to the release it came from: `revert`.
+
+It is one operation whoever asks for it, the flow, the guard or a person, so it is done once. It
+goes by what lies where, not by what was done, and so finds its way from wherever it was killed.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+from blocks.supervisor import transactions
+from blocks.supervisor.facts import boot_id
+from blocks.supervisor.failures import Failure
+from blocks.supervisor.ledger import LIVE, REJECTED, Ledger
+from blocks.supervisor.start import start, stop
+from blocks.supervisor.switch import Paths, bring_back
+from blocks.supervisor.watch import hold, watch
+from blocks.supervisor.work import Work
+
+
+def revert(arguments: dict[str, Any], work: Work) -> dict[str, Any]:
+    """Stop the service, put the old environment back, start it, and see that it serves.
+
+    Returns:
+        What `watch` returns, and where the new environment is kept, if it was switched in.
+
+    Raises:
+        Failure: There is nothing to go back from, the old environment is not there, or the old
+            release did not start. The service is down then.
+    """
+    undertaken = transactions.read(work.root, arguments["environment"])
+    if undertaken is None or undertaken["holder"] != work.holder:
+        raise Failure(
+            "nothing-open",
+            f"Nothing is under way on {arguments['environment']} that could be taken back.",
+            "See what its history says.",
+        )
+    back = work.recall("back")
+    if back is None:
+        stop({**undertaken, "timeout_seconds": undertaken["stop_timeout_seconds"]}, work)
+        back = {"rejected": _put_back(undertaken, work)}
+        work.note("back", back)
+    return {**_bring_up(undertaken, work), **back}
+
+
+def _put_back(undertaken: dict[str, Any], work: Work) -> str | None:
+    """Return where the new environment lies afterwards, if there is one."""
+    live, sibling, previous, rejected = (
+        Path(undertaken[name]) for name in ("environment", "sibling", "previous", "rejected")
+    )
+    bring_back(Paths(live, sibling, previous), undertaken["old"], rejected)
+    ledger = Ledger(work.root, undertaken["environment"])
+    ledger.becomes(live, LIVE)
+    if not rejected.exists():
+        return None
+    ledger.becomes(rejected, REJECTED)
+    return os.fspath(rejected)
+
+
+def _bring_up(undertaken: dict[str, Any], work: Work) -> dict[str, Any]:
+    """Start it and follow it; what an earlier boot has started does not count."""
+    part = work.part(boot_id())
+    launched = start(undertaken, part)
+    served = watch({**undertaken, **launched}, part)
+    now = {"invocation": served["invocation"], "restarts_tolerated": served["restarts"]}
+    hold({**undertaken, **launched, **now}, part)
+    return served

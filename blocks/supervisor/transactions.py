@@ -1,0 +1,119 @@
+"""What a redeploy has undertaken on an environment: `open`.
+
+Written before the service is stopped, with all that the way back needs, and gone once the end is
+recorded. While it is there the guard of the environment watches over it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from blocks.supervisor import guard_unit, store
+from blocks.supervisor.failures import Refusal
+from blocks.supervisor.ledger import LIVE, Ledger
+from blocks.supervisor.work import Work
+
+REVERT = "revert"
+ALWAYS = frozenset(
+    (REVERT, "remember", "record", "facts", "journal", "resolve", "verify", "discard")
+)
+"""What may begin also when the host goes back or has recorded the end; nothing else may."""
+
+
+def revert_of(holder: str) -> str:
+    """Return the name of the operation that takes a redeploy back; there is one, whoever asks."""
+    return f"{holder}/{REVERT}"
+
+
+def open_transaction(arguments: dict[str, Any], work: Work) -> dict[str, Any]:
+    """Write down what is about to be done, and have the environment guarded.
+
+    Raises:
+        Failure: systemd would not run the guard; nothing was begun.
+    """
+    environment = arguments["environment"]
+    document = {
+        **arguments,
+        "holder": work.holder,
+        "opened": time.time(),
+        "old": Path(environment).lstat().st_ino,
+    }
+    path = _path(work.root, environment)
+    if store.read(path) is None:
+        store.write(path, document)
+    Ledger(work.root, environment).becomes(Path(environment), LIVE)
+    guard_unit.install(store.key_of(environment), environment)
+    return {"guard": guard_unit.name_of(store.key_of(environment))}
+
+
+def read(root: Path, environment: str) -> dict[str, Any] | None:
+    """Return what has been undertaken on an environment and has come to no end, or None."""
+    return store.read(_path(root, environment))
+
+
+def read_by_key(root: Path, key: str) -> dict[str, Any] | None:
+    """Return the same by the short name of the environment."""
+    return store.read(root / "open" / f"{key}.json")
+
+
+def close(root: Path, environment: str, holder: str) -> None:
+    """Forget what a redeploy has undertaken, and end the guard, which may be who asks for it."""
+    path = _path(root, environment)
+    document = store.read(path)
+    if document is None or document["holder"] == holder:
+        if document is not None:
+            path.unlink(missing_ok=True)
+            store.sync_folder(path.parent)
+        guard_unit.remove(store.key_of(environment))
+
+
+@contextlib.contextmanager
+def gate(root: Path, asked: dict[str, Any], done: list[dict[str, Any]]) -> Iterator[None]:
+    """Let operations of an environment begin one at a time, and none against the way back.
+
+    Args:
+        root: The state folder.
+        asked: What is to begin.
+        done: The operations of its redeploy so far.
+
+    Raises:
+        Refusal: The host goes back, has recorded the end, or has given the redeploy up.
+    """
+    with store.guarded(_path(root, asked["environment"]).with_suffix(".gate")):
+        if asked["verb"] not in ALWAYS:
+            _require_ahead(asked["holder"], done, read(root, asked["environment"]))
+        yield
+
+
+def _require_ahead(
+    holder: str, done: list[dict[str, Any]], undertaken: dict[str, Any] | None
+) -> None:
+    if any(one["operation"] == revert_of(holder) for one in done):
+        raise Refusal(
+            "goes-back",
+            "The host goes back to the old release: it had heard nothing of this redeploy for too "
+            "long, or somebody told it to.",
+            f"See how it ended: --resume {holder}",
+        )
+    if any(one["verb"] == "record" and one["state"] == "succeeded" for one in done):
+        raise Refusal(
+            "has-ended",
+            f"The redeploy {holder} has ended; its end is recorded.",
+            "Begin another one.",
+        )
+    opened = any(one["verb"] == "open" and one["state"] == "succeeded" for one in done)
+    if opened and (undertaken is None or undertaken["holder"] != holder):
+        raise Refusal(
+            "given-up",
+            f"The host has given the redeploy {holder} up before it stopped the service: it had "
+            "heard nothing of it for too long.",
+            "Begin another one.",
+        )
+
+
+def _path(root: Path, environment: str) -> Path:
+    return root / "open" / f"{store.key_of(environment)}.json"

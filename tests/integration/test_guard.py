@@ -1,0 +1,96 @@
+"""A redeploy whose flow is gone: its host ends it alone, on the old release or on the new one."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from deployments.sandbox import hosts, story
+from deployments.sandbox.stories import STORIES
+from tests.chaos.checker import violations
+from tests.integration import on_host
+from tests.integration.conftest import QUICK
+from tests.integration.in_process import save_blocks
+from tests.integration.polling import until
+from tests.integration.scenes import Scene, stage, strike
+from tests.integration.serving import Serving
+
+pytestmark = [pytest.mark.host, pytest.mark.timeout(240)]
+
+GRACE = "grace_seconds = 5\n"
+SETTLED_SECONDS = 90
+
+
+@pytest.fixture(scope="module")
+def left_host(server: Serving, workshop: Path) -> Iterator[Scene]:
+    """A host that waits for five seconds only."""
+    scene = stage(
+        5, STORIES["small"], workshop, service="small-left", extra=GRACE + QUICK, load_seconds=3
+    )
+    scene.publish(lambda config: save_blocks(server, config))
+    yield scene
+    strike(scene)
+
+
+@pytest.fixture
+def left(left_host: Scene) -> Scene:
+    return left_host.fresh()
+
+
+def killed_in(server: Serving, scene: Scene, step: str) -> str:
+    """Begin a redeploy, kill its process in a step for good, and return its id."""
+    run = server.api.start(service=scene.service, benchmark=False)
+    with on_host.following(scene.host) as log:
+        log.wait_for("started", step)
+        server.kill(run.id)
+    return run.id
+
+
+def settled(scene: Scene) -> None:
+    until(
+        lambda: not on_host.matching(scene.host, f"{on_host.REMEMBERED}/open/*.json"),
+        "nothing is under way any more",
+        SETTLED_SECONDS,
+        pause=0.5,
+    )
+
+
+def test_killed_before_the_stop_the_host_takes_away_what_was_staged(
+    left: Scene, server: Serving
+) -> None:
+    before = on_host.unit(left.host, left.story.unit)
+    run = killed_in(server, left, "reinstall")
+    settled(left)
+    assert violations(left) == []
+    assert on_host.unit(left.host, left.story.unit) == before
+    assert on_host.started(left.host, run)["discard"] == 1
+
+
+def test_killed_while_it_loads_the_new_release_is_kept(left: Scene, server: Serving) -> None:
+    run = killed_in(server, left, "attempt-1/wait-healthy")
+    settled(left)
+    assert violations(left) == []
+    record = on_host.record(left.host, run)
+    assert record["result"] == "live"
+    assert "by itself" in record["verdict"]
+    assert "revert" not in on_host.started(left.host, run)
+
+
+def test_killed_after_a_start_that_failed_the_host_goes_back(left: Scene, server: Serving) -> None:
+    story.set_failure(left.host, "crash", "loading", version=left.story.nightly.version)
+    run = killed_in(server, left, "attempt-1/wait-healthy")
+    settled(left)
+    story.clear_failure(left.host)
+    assert violations(left) == []
+    record = on_host.record(left.host, run)
+    assert record["result"] == "rolled back"
+    assert on_host.started(left.host, run)["revert"] == 1
+
+
+def test_a_power_cut_while_it_loads_ends_on_the_old_release(left: Scene, server: Serving) -> None:
+    run = killed_in(server, left, "attempt-1/wait-healthy")
+    hosts.kill(left.host.name)
+    left.host = hosts.up(left.host.name)
+    settled(left)
+    assert violations(left) == []
+    assert on_host.record(left.host, run)["result"] == "rolled back"
