@@ -30,7 +30,7 @@ POLICIES = {
     "snapshot": Policy(120, LINK, "what could not be read"),
     "plan": Policy(900, f"{LINK}; an index that does not answer, three times", "why it is refused"),
     "prove-old": Policy(
-        10,
+        60,
         "a service that does not answer yet; the question under way at the end is waited for",
         "how it does not serve",
     ),

@@ -68,8 +68,8 @@ def _ask(run: Redeployment, version: str, address: str) -> Kind:
     except StepFailed as problem:
         raise PlanRefused(
             f"{problem.message} It runs, and was not stopped.",
-            hint="Correct port, served_model or api_key. If it is broken and shall be replaced all "
-            "the same: --even-if-broken.",
+            hint="Correct port, served_model or api_key; if it is only busy, try again later. If it "
+            "is broken and shall be replaced all the same: --even-if-broken.",
         ) from problem
 
 

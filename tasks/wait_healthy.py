@@ -13,7 +13,7 @@ from tasks.earlier_starts import earlier_starts
 from tasks.errors import StepFailed
 from tasks.readiness import NotReady, Wanted, wait_until_ready
 from tasks.redeployment import Redeployment
-from tasks.shown import Shown
+from tasks.shown import LIVE, Shown
 from tasks.start import Launched
 from tasks.startup.history import History
 from tasks.startup.stages import STAGES
@@ -86,6 +86,7 @@ def wait_healthy(run: Redeployment, launched: Launched, version: str) -> Serving
     launched = launched.model_copy(update={"invocation": serving.invocation, "restarts": restarts})
     if restarts:
         run.log(f"systemd has restarted it on the way: {restarts} times", logging.WARNING)
+    LIVE.info("listening; it is asked whether it serves")
     try:
         serving.kind = ask(run, "wait-healthy", version, launched=launched, address=serving.address)
         serving.heartbeat = _steady(run, launched, serving)
@@ -144,9 +145,11 @@ def watching(service: Service) -> dict[str, Any]:
 
 def _steady(run: Redeployment, launched: Launched, serving: Serving) -> str:
     """See it go on for the service's steady time, and return its heartbeat over that time."""
+    seconds = run.service.steady_seconds
     with run.reached(serving.address) as base_url:
         before = metrics.read(base_url)
-        _hold(run, launched, run.service.steady_seconds, "hold")
+        LIVE.info("answers as %s; it has to go on for %d s", serving.kind, seconds)
+        _hold(run, launched, seconds, "hold")
         return metrics.beat(before, metrics.read(base_url))
 
 
