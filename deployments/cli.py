@@ -18,6 +18,7 @@ app = App(
 for command in (
     commands.run,
     commands.plan,
+    commands.rollback,
     commands.status,
     commands.history,
     commands.diagnose,

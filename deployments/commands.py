@@ -95,6 +95,23 @@ def plan(
     _follow(wish, config, as_json=as_json)
 
 
+def rollback(
+    service: str, *, reason: str = "", config: Config = None, as_json: AsJson = False
+) -> None:
+    """Take a service back to the release that was live before the present one.
+
+    Parameters
+    ----------
+    service
+        A service of the configuration.
+    reason
+        Why; kept in the record.
+    """
+    from deployments.follow import follow_rollback
+
+    follow_rollback(service, reason, config, as_json=as_json)
+
+
 def status(service: str, *, config: Config = None, as_json: AsJson = False) -> None:
     """Show what is live, who holds the environment, and the last redeploy.
 

@@ -4,6 +4,7 @@ import getpass
 from pathlib import Path
 from typing import Any, NoReturn
 
+from prefect import Flow
 from prefect.client.schemas.objects import State
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
@@ -16,10 +17,11 @@ from blocks.supervisor_client import Supervisor
 from deployments import terminal
 from deployments.server import an_api
 from flows.redeploy import redeploy
+from flows.rollback import rollback
 from tasks.plan import WOULD_BE_REFUSED
 from tasks.planned import Plan
 from tasks.release import ReleaseRecord
-from tasks.request import Request
+from tasks.request import PREVIOUS, Request
 
 
 class Outcome(BaseModel):
@@ -38,19 +40,42 @@ def follow(wish: dict[str, Any], config_file: Path | None, *, as_json: bool) -> 
     Exit codes: 0 done, 1 failed or refused, 2 the wish or the configuration is wrong, 3 a run of
     this plan would be refused, 130 Ctrl-C.
     """
-    begun = [wish["resume"]] if wish.get("resume") else []
-    flow = redeploy.with_options(on_running=[lambda _, run, __: begun.append(str(run.id))])
+    with terminal.errors_told():
+        request = _request(wish)
+    _tell(redeploy, {"request": request}, request, config_file, as_json=as_json)
+
+
+def follow_rollback(
+    service: str, reason: str, config_file: Path | None, *, as_json: bool
+) -> NoReturn:
+    """Run the flow that goes back, and tell it as `follow` does."""
+    with terminal.errors_told():
+        request = _request({"service": service, "target": PREVIOUS, "reason": reason})
+    asked = {"service": service, "reason": reason, "requested_by": request.requested_by}
+    _tell(rollback, asked, request, config_file, as_json=as_json)
+
+
+def _tell(
+    flow: Flow[..., State[Any]],
+    asked: dict[str, Any],
+    request: Request,
+    config_file: Path | None,
+    *,
+    as_json: bool,
+) -> NoReturn:
+    begun = [request.resume] if request.resume else []
+    noted = flow.with_options(on_running=[lambda _, run, __: begun.append(str(run.id))])
     try:
         with terminal.errors_told():
-            request = _request(wish)
             configuration = config.load(config_file or Settings().config)
             service = configuration.service(request.service)
             terminal.notice("Starting Prefect …")
             with an_api(), terminal.told(quiet=as_json) as lines:
                 config.save(configuration)
-                state = flow(request, return_state=True)
+                state = noted(**asked, return_state=True)
     except KeyboardInterrupt:
-        terminal.interrupted(wish["service"], begun[0] if begun else None)
+        resumable = request.target != PREVIOUS
+        terminal.interrupted(request.service, begun[0] if begun else None, resumable=resumable)
         raise SystemExit(130) from None
     outcome = Outcome(
         id=request.resume or str(state.state_details.flow_run_id),

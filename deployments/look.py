@@ -22,6 +22,7 @@ from tasks.diagnosis.symptoms import DeathKind
 from tasks.drain import is_out
 from tasks.facts import Facts
 from tasks.readiness import NotReady, Wanted, wait_until_ready
+from tasks.redeployment import STOPS
 from tasks.release import ReleaseRecord
 from tasks.snapshot import gpus_in_words
 
@@ -137,7 +138,7 @@ def _half_done(supervisor: Supervisor, locks: list[dict[str, Any]]) -> dict[str,
         holder = lock["holder"]
         done = supervisor.call("operations", {"prefix": holder})["operations"]
         names = {one["operation"].removeprefix(f"{holder}/") for one in done}
-        found[holder] = ["it has stopped the service"] * any(one["verb"] == "stop" for one in done)
+        found[holder] = ["it has stopped the service"] * any(one["verb"] in STOPS for one in done)
         found[holder] += ["STILL DRAINED: it has taken it out of its router"] * is_out(names)
     return found
 

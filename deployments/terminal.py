@@ -121,20 +121,22 @@ def told(*, quiet: bool) -> Iterator[Lines]:
             logger.removeHandler(handler)
 
 
-def interrupted(service: str, run_id: str | None) -> None:
+def interrupted(service: str, run_id: str | None, *, resumable: bool = True) -> None:
     """Say what holds after Ctrl-C.
 
     Args:
         service: the service's name.
         run_id: the redeploy's id; None: it was not begun.
+        resumable: whether it can be gone on with; else its host ends it alone.
     """
     if run_id is None:
         err.print("[bold]Interrupted[/] before anything was done.", highlight=False)
         return
+    on = f" Go on: {go_on(service, run_id)}" if resumable else ""
     err.print(
-        "[bold]Interrupted.[/] The host finishes the operation under way and then waits; the "
-        f"service may be stopped. Look: redeploy status {service}. "
-        f"Go on: {go_on(service, run_id)}",
+        "[bold]Interrupted.[/] The host finishes the operation under way. When it hears nothing "
+        "more for grace_seconds it ends this by itself, on a release that serves. "
+        f"Look: redeploy status {service}.{on}",
         highlight=False,
         soft_wrap=True,
     )
@@ -167,7 +169,8 @@ def verdict(message: str, *, good: bool) -> None:
 def plan(drawn_up: Plan) -> None:
     """Print a plan: what moves, what stays behind, what is out of step."""
     out.print(_packages(drawn_up.changes))
-    out.print(f"Wheel: {drawn_up.wheel.filename}", highlight=False)
+    if drawn_up.wheel is not None:
+        out.print(f"Wheel: {drawn_up.wheel.filename}", highlight=False)
     out.print(f"Commits: {_commits(drawn_up.delta)}", highlight=False)
     for skew in drawn_up.skews:
         out.print(f"[yellow]Out of step:[/] {escape(skew.sentence)}", highlight=False)

@@ -8,13 +8,15 @@ from prefect.schedules import Cron, Schedule
 
 from blocks.service import Service
 from flows.redeploy import redeploy
+from flows.rollback import rollback
 
 MANUAL = "manual"
 NIGHTLY = "nightly"
+BACK = "by-hand"
 
 
 def deployments(services: Mapping[str, Service]) -> list[RunnerDeployment]:
-    """Return the two deployments; a service has a night if it names one."""
+    """Return the deployments; a service has a night if it names one."""
     manual = redeploy.to_deployment(
         MANUAL,
         description="A redeploy that a person asks for.",
@@ -26,7 +28,12 @@ def deployments(services: Mapping[str, Service]) -> list[RunnerDeployment]:
         schedules=[_night(name, one.nightly) for name, one in services.items() if one.nightly],
         tags=["vllm-redeploy", "nightly"],
     )
-    return [cast("RunnerDeployment", one) for one in (manual, nightly)]
+    back = rollback.to_deployment(
+        BACK,
+        description="Back to the release that was live before the present one.",
+        tags=["vllm-redeploy"],
+    )
+    return [cast("RunnerDeployment", one) for one in (manual, nightly, back)]
 
 
 def _night(name: str, cron: str) -> Schedule:

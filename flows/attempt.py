@@ -10,8 +10,9 @@ from tasks.diagnose import find_cause
 from tasks.diagnosis.finding import Finding
 from tasks.errors import StepFailed
 from tasks.redeployment import Redeployment
+from tasks.reinstall import Staged
 from tasks.restart import restart
-from tasks.start import Launched, start
+from tasks.start import Launched, start, swap
 from tasks.wait_healthy import Serving, wait_healthy
 
 
@@ -34,7 +35,13 @@ class AttemptFailed(StepFailed):
 
 
 @flow(name="attempt", flow_run_name="{name}", persist_result=False)
-def attempt(number: int, name: str, version: str, gpu_baseline: dict[str, int]) -> State[Serving]:
+def attempt(
+    number: int,
+    name: str,
+    version: str,
+    gpu_baseline: dict[str, int],
+    staged: Staged | None = None,
+) -> State[Serving]:
     """Start the service and follow it until it serves or has failed.
 
     Args:
@@ -42,6 +49,7 @@ def attempt(number: int, name: str, version: str, gpu_baseline: dict[str, int]) 
         name: the run's name on the page, `attempt 1` or `attempt 1 (replayed)`.
         version: what the service must say it is.
         gpu_baseline: what others hold of each GPU of this service, in bytes, by index.
+        staged: what the first start is to exchange the old environment with, if it still serves.
 
     Returns:
         A completed state's data is how it serves, a failed one's the `AttemptFailed`.
@@ -50,7 +58,12 @@ def attempt(number: int, name: str, version: str, gpu_baseline: dict[str, int]) 
     launched: Launched | None = None
     with run.in_phase(f"attempt-{number}"):
         try:
-            launched = start(run, gpu_baseline) if number == 1 else restart(run, gpu_baseline)
+            if number > 1:
+                launched = restart(run, gpu_baseline)
+            elif staged is None:
+                launched = start(run, gpu_baseline)
+            else:
+                launched = swap(run, staged, gpu_baseline)
             serving = wait_healthy(run, launched, version)
         except StepFailed as failure:
             finding = find_cause(run, failure, launched)

@@ -10,7 +10,7 @@ from prefect.states import Completed, Failed
 from blocks.errors import HostError, RedeployError
 from blocks.service import Service
 from flows.attempt import AttemptFailed, attempt
-from flows.roll_back import roll_back
+from flows.way_back import roll_back
 from tasks.benchmark import DIED, benchmark, can_be_measured
 from tasks.cleanup import cleanup
 from tasks.diagnose import find_cause
@@ -30,7 +30,7 @@ from tasks.reinstall import Staged, reinstall
 from tasks.request import Request, Strategy
 from tasks.snapshot import snapshot, state_in_words
 from tasks.stop import stop
-from tasks.switch import switch
+from tasks.switch import previous_path, switch
 from tasks.undrain import may_be_out, put_back
 from tasks.verify import verify
 from tasks.wait_healthy import Serving
@@ -98,10 +98,13 @@ def _redeploy(run: Redeployment) -> State[None]:
     story = Story(before, plan, old.metrics)
     try:
         guard(run, story)
-        staged = _stage(run, story) if run.request.strategy is Strategy.STAGED else None
+        if run.request.strategy is Strategy.STAGED:
+            _stage(run, story)
         story.drained = drain(run, old.address)
-        stop(run)
-        story.previous = switch(run, staged or _stage(run, story))
+        if run.request.strategy is Strategy.CLASSIC:
+            stop(run)
+            switch(run, _stage(run, story))
+        story.previous = previous_path(run)
         serving = _bring_up(run, story)
         return _prove(run, story, serving)
     except HostError:
@@ -127,6 +130,7 @@ def _bring_up(run: Redeployment, story: Story) -> Serving:
             name=run.attempt_name(number),
             version=story.plan.after,
             gpu_baseline=story.before.gpu_baseline(),
+            staged=story.staged if run.request.strategy is Strategy.STAGED else None,
             return_state=True,
         )
         try:
@@ -173,6 +177,7 @@ def _go_back(run: Redeployment, story: Story, failure: Exception) -> State[None]
     if not run.has_stopped():
         discard_if_possible(run)
         return _refused(run, PlanRefused(f"{failure} The service was not stopped."))
+    story.previous = None
     way_back = roll_back(version=story.plan.before, return_state=True)
     end = way_back.result(raise_on_failure=False)
     if isinstance(end, HostError):

@@ -18,7 +18,8 @@ def guard(run: Redeployment, story: Story) -> None:
         StepFailed: the host cannot be set to go back by itself.
     """
     service = run.service
-    history = earlier_starts(run, story.plan.before)
+    plan = story.plan
+    history = earlier_starts(run, plan.after if plan.back_to else plan.before)
     run.do(
         "guard",
         "open",
@@ -30,6 +31,7 @@ def guard(run: Redeployment, story: Story) -> None:
             "sibling": sibling_path(run),
             "previous": previous_path(run),
             "rejected": rejected_path(run),
+            "back_to": story.plan.back_to,
             "stop_timeout_seconds": service.stop_timeout_seconds,
             "grace_seconds": service.grace_seconds,
             "record": draft(run, story).model_dump(mode="json"),

@@ -17,7 +17,7 @@ from tasks.packages.index import NIGHTLY, NoWheel, Wheel, find_wheel
 from tasks.packages.versions import commit_delta
 from tasks.planned import Plan
 from tasks.redeployment import Redeployment
-from tasks.request import Request, SkewPolicy
+from tasks.request import PREVIOUS, Request, SkewPolicy
 from tasks.steps import step
 
 _SPARE_BYTES = 256 * 1024**2
@@ -41,7 +41,7 @@ def make_plan(run: Redeployment, facts: Facts) -> Plan:
         refuse_if(not_there_yet(run.request))
     plan = _kept(run, {} if recorded else _draw_up(run, facts).model_dump(mode="json"))
     publish(run, "plan", report.plan_page(plan), f"{plan.before} → {plan.after}")
-    if not run.request.plan_only and not run.finished("stop"):
+    if not run.request.plan_only and not run.stops():
         refuse_if(objection(plan, run.request, facts))
     run.log(
         f"{plan.before} → {plan.after}: {len(plan.locked)} packages, "
@@ -67,6 +67,8 @@ def plan_in_words(plan: Plan, request: Request, facts: Facts) -> str:
 
 def not_there_yet(request: Request) -> str | None:
     """Return the sentence for a wish that this version cannot grant, or None."""
+    if request.target == PREVIOUS:
+        return "The previous release lies on the host: go back to it by a rollback."
     if request.skew is SkewPolicy.REPAIR:
         return "Repairing a skew in the staging is not there yet; use refuse or proceed."
     return None

@@ -14,19 +14,21 @@ class Plan(BaseModel):
     Attributes:
         before: the version that is installed.
         after: the version that will be.
-        wheel: where it comes from.
+        wheel: where it comes from; None for a release that lies on the host.
         lock: every package with its hashes, as uv writes it.
         locked: the lock's versions by name.
         changes: what becomes of each package, those that stay behind included.
         delta: the commits between the two versions.
         skews: packages that will be out of step.
+        back_to: the folder of the release to go back to; None where a new one is built.
     """
 
     before: str
     after: str
-    wheel: Wheel
+    wheel: Wheel | None
     lock: str
     locked: dict[str, str]
     changes: PackageDiff
     delta: CommitDelta
     skews: list[Skew]
+    back_to: str | None = None

@@ -44,7 +44,7 @@ def prove_old(run: Redeployment, before: Facts, plan: Plan) -> Old:
     """
     if run.finished(_REMEMBERED):
         return _remembered(run, Old())
-    if before.unit.active_state != "active" or run.finished("stop"):
+    if before.unit.active_state != "active" or run.stops():
         return Old(kind=run.service.kind)
     stands = standing(run, before.unit.invocation_id, before.unit.n_restarts)
     if stands["others"]:
@@ -55,6 +55,8 @@ def prove_old(run: Redeployment, before: Facts, plan: Plan) -> Old:
         )
     old = Old(address=stands["address"] or LOOPBACK, kind=run.service.kind)
     if not run.request.even_if_broken:
+        if stands["address"] is None:
+            raise _broken(f"{run.service.unit} does not listen on port {run.service.port}.")
         old.kind = _ask(run, plan.before, old.address)
     with run.reached(old.address) as base_url:
         found = metrics.read(base_url)
@@ -62,15 +64,27 @@ def prove_old(run: Redeployment, before: Facts, plan: Plan) -> Old:
     return _remembered(run, old)
 
 
+def listening_at(run: Redeployment, before: Facts) -> str:
+    """Return the host's own address that the running release listens on, or the loopback."""
+    if before.unit.active_state != "active":
+        return LOOPBACK
+    stands = standing(run, before.unit.invocation_id, before.unit.n_restarts)
+    return stands["address"] or LOOPBACK
+
+
 def _ask(run: Redeployment, version: str, address: str) -> Kind:
     try:
         return ask(run, "prove-old", version, patience=seconds_for("prove-old"), address=address)
     except StepFailed as problem:
-        raise PlanRefused(
-            f"{problem.message} It runs, and was not stopped.",
-            hint="Correct port, served_model or api_key; if it is only busy, try again later. If it "
-            "is broken and shall be replaced all the same: --even-if-broken.",
-        ) from problem
+        raise _broken(problem.message) from problem
+
+
+def _broken(how: str) -> PlanRefused:
+    return PlanRefused(
+        f"{how} It runs, and was not stopped.",
+        hint="Correct port, served_model or api_key; if it is only busy, try again later. If it is "
+        "broken and shall be replaced all the same: --even-if-broken.",
+    )
 
 
 def _remembered(run: Redeployment, old: Old) -> Old:

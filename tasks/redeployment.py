@@ -18,6 +18,9 @@ from tasks.facts import Facts
 from tasks.policies import seconds_for
 from tasks.request import Request
 
+STOPS = ("stop", "swap", "revert")
+"""The supervisor's verbs that stop a service."""
+
 _current: ContextVar["Redeployment"] = ContextVar("redeployment")
 
 
@@ -105,9 +108,13 @@ class Redeployment:
     def has_stopped(self) -> bool:
         """Tell whether the host was ever told to stop the service; in doubt it was."""
         try:
-            return any(one["verb"] == "stop" for one in self.recorded())
+            return bool(self.stops())
         except RedeployError:
             return True
+
+    def stops(self) -> list[dict[str, Any]]:
+        """Return the operations by which the host was told to stop the service."""
+        return [one for one in self.recorded() if one["verb"] in STOPS]
 
     def finished(self, name: str) -> bool:
         """Tell whether the host has recorded an operation of this redeploy as done."""

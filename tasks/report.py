@@ -32,14 +32,19 @@ def plan_page(plan: Plan) -> str:
     return "\n\n".join(
         [
             f"# {inert(plan.before)} → {inert(plan.after)}",
-            f"Wheel {inert(plan.wheel.filename)}, commit {inert(plan.wheel.commit or 'unknown')}. "
-            f"{commits(plan.delta)}",
+            f"{_origin(plan)} {commits(plan.delta)}",
             "## Out of step",
             skewed,
             "## Packages",
             packages(plan.changes),
         ]
     )
+
+
+def _origin(plan: Plan) -> str:
+    if plan.wheel is None:
+        return f"From {inert(plan.back_to or '')} on the host."
+    return f"Wheel {inert(plan.wheel.filename)}, commit {inert(plan.wheel.commit or 'unknown')}."
 
 
 def diagnosis_page(finding: Finding, failure: StepFailed) -> str:

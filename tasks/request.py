@@ -6,7 +6,9 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from blocks.types import OneLine, ServiceName
 
-TARGET = r"^(nightly|[0-9a-f]{7,40}|\d+(\.\d+)*[0-9A-Za-z.+!_-]*)$"
+PREVIOUS = "previous"
+"""The target of a rollback; a redeploy refuses it."""
+TARGET = r"^(nightly|previous|[0-9a-f]{7,40}|\d+(\.\d+)*[0-9A-Za-z.+!_-]*)$"
 
 
 class Strategy(StrEnum):

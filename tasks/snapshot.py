@@ -52,7 +52,7 @@ def state_in_words(run: Redeployment) -> str:
         return f"UNKNOWN whether {run.service.unit} runs: {error}"
     if unit.active_state == "active":
         return f"{run.service.unit} runs, but nobody has seen it serve."
-    stopped = min((one["started"] for one in run.recorded() if one["verb"] == "stop"), default=None)
+    stopped = min((one["started"] for one in run.stops()), default=None)
     since = f" since {datetime.fromtimestamp(stopped, UTC):%H:%M:%S} UTC" if stopped else ""
     return (
         f"DOWN{since}. Try on {run.service.host.address}: "

@@ -6,7 +6,9 @@ from pydantic import BaseModel
 
 from blocks.service import Service
 from tasks.redeployment import Redeployment
+from tasks.reinstall import Staged
 from tasks.steps import step
+from tasks.switch import previous_path
 
 _TOLERANCE_BYTES = 512 * 1024**2
 _MARGIN_SECONDS = 120
@@ -36,6 +38,32 @@ def start(run: Redeployment, gpu_baseline: dict[str, int]) -> Launched:
         StepFailed: a GPU is still held, or systemd refused.
     """
     return launch(run, "start", gpu_baseline)
+
+
+@step("start")
+def swap(run: Redeployment, staged: Staged, gpu_baseline: dict[str, int]) -> Launched:
+    """Stop the unit, switch the staged environment in, and start it: one operation of the host.
+
+    Raises:
+        StepFailed: the unit did not stop, the exchange failed, a GPU is still held, or systemd
+            refused.
+    """
+    service = run.service
+    waits = (service.stop_timeout_seconds, service.gpu_wait_seconds, _MARGIN_SECONDS)
+    result = run.do(
+        "start",
+        "swap",
+        {
+            **starting(service, gpu_baseline),
+            "environment": service.environment,
+            "sibling": staged.sibling,
+            "previous": previous_path(run),
+        },
+        operation="start",
+        deadline_seconds=sum(waits),
+    )
+    run.log(f"{service.environment} is the new release; the old one: {previous_path(run)}")
+    return Launched.model_validate(result)
 
 
 def launch(run: Redeployment, step_name: str, gpu_baseline: dict[str, int]) -> Launched:

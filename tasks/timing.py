@@ -6,7 +6,7 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict
 
-from tasks.redeployment import StepTime
+from tasks.redeployment import STOPS, StepTime
 from tasks.release import StepRecord
 
 _PARTS = {
@@ -74,7 +74,7 @@ def steps_of(
 
 def down_time(operations: Sequence[Operation]) -> float | None:
     """Return the seconds from the first stop to the last start that served, or None."""
-    stops = [one.started for one in operations if one.verb == "stop"]
+    stops = [one.started for one in operations if one.verb in STOPS]
     served = _ends([one for one in operations if one.verb in _SERVED and one.state == "succeeded"])
     return max(served) - min(stops) if stops and served else None
 

@@ -140,6 +140,12 @@ DOING: dict[str, Arguments] = {
         "unit": _may(v.unit),
     },
     "start": _START,
+    "swap": {
+        **_START,
+        "environment": _need(v.path),
+        "sibling": _need(v.path),
+        "previous": _need(v.path),
+    },
     "watch": _WATCH,
     "hold": _HOLD,
     "open": {
@@ -149,6 +155,7 @@ DOING: dict[str, Arguments] = {
         "sibling": _need(v.path),
         "previous": _need(v.path),
         "rejected": _need(v.path),
+        "back_to": _may(v.path),
         "stop_timeout_seconds": _need(v.number(0, _DAY)),
         "grace_seconds": _need(v.number(1, 30 * _DAY)),
         "record": _need(v.document),
@@ -193,6 +200,7 @@ ANSWER_STANDS: dict[str, bool] = {
     "cleanup": False,
     "switch": False,
     "start": False,
+    "swap": False,
     "install": False,
     "benchmark": False,
     "discard": False,
@@ -224,8 +232,8 @@ def check_together(environment: str, arguments: dict[str, Any]) -> None:
     """
     if arguments.get("environment") not in (None, environment):
         raise v.refuse("environment", f"the lock is on {environment!r}, not on this one.")
-    for name in ("sibling", "previous", "rejected"):
-        if name in arguments and not is_sibling(arguments[name], environment):
+    for name in ("sibling", "previous", "rejected", "back_to"):
+        if arguments.get(name) and not is_sibling(arguments[name], environment):
             raise v.refuse(name, f"it has to be named {environment}.<something>.")
     look_at = arguments.get("look_at")
     if look_at not in (None, environment) and not is_sibling(str(look_at), environment):

@@ -22,6 +22,7 @@ _LONGEST_SLEEP_SECONDS = 15.0
 _LOOKS_A_GRACE = 5
 _WAIT_SECONDS = 600.0
 _AFTER_A_FAULT_SECONDS = 5.0
+_STARTING = ("stop", "switch", "swap", "start", "watch", "install")
 
 RECORDS: dict[Act, tuple[str, str]] = {
     "keep": ("live", "Serving {after}. The host has ended this redeploy by itself: {silence}"),
@@ -31,6 +32,9 @@ RECORDS: dict[Act, tuple[str, str]] = {
     ),
     "record-down": ("down", "DOWN since {since}. The way back failed: {error} {silence}"),
 }
+
+
+BACK = "Rolled back to {after}; serving. {silence}"
 
 
 class Silence:
@@ -97,13 +101,15 @@ class Guard:
             grace_seconds=grace,
             working=any(one["state"] == "running" for one in done),
             recorded=any(one["verb"] == "record" and one["state"] == "succeeded" for one in done),
-            stopped=any(one["verb"] == "stop" for one in done),
+            stopped=any(one["verb"] in transactions.STOPS for one in done),
             serves=overdue and _serves(self._operations, undertaken, done),
             way_back=_way_back(undertaken["holder"], done),
         )
 
     def _record(self, undertaken: dict[str, Any], act: Act, done: list[dict[str, Any]]) -> None:
         result, words = RECORDS[act]
+        if undertaken["back_to"] and act == "record-reverted":  # it went where it was to go
+            result, words = "live", BACK
         error = self._error(undertaken) if act == "record-down" else ""
         draft = undertaken["record"]
         now = datetime.now(timezone.utc)
@@ -157,7 +163,7 @@ def _unheard(progress: dict[str, Any]) -> None:
 
 def _serves(operations: Operations, undertaken: dict[str, Any], done: list[dict[str, Any]]) -> bool:
     """Tell whether the last start was seen to serve and has lived since."""
-    acts = [one for one in done if one["verb"] in ("stop", "switch", "start", "watch", "install")]
+    acts = [one for one in done if one["verb"] in _STARTING]
     if not acts or (acts[-1]["verb"], acts[-1]["state"]) != ("watch", "succeeded"):
         return False
     served = operations.answer(acts[-1]["operation"])["result"]
@@ -175,5 +181,7 @@ def _way_back(holder: str, done: list[dict[str, Any]]) -> Way:
 
 
 def _since(done: list[dict[str, Any]]) -> str:
-    stopped = min((one["started"] for one in done if one["verb"] == "stop"), default=time.time())
+    stopped = min(
+        (one["started"] for one in done if one["verb"] in transactions.STOPS), default=time.time()
+    )
     return time.strftime("%H:%M:%S UTC", time.gmtime(stopped))

@@ -14,15 +14,17 @@ from typing import Any, Callable
 
 from blocks.supervisor import arguments, foreign, releases, store, transactions
 from blocks.supervisor.failures import Refusal, Told
-from blocks.supervisor.guard import Guard
 from blocks.supervisor.guard_unit import GUARD
 from blocks.supervisor.launcher import EXECUTE, Launcher, SystemdLauncher
+from blocks.supervisor.ledger import Ledger
 from blocks.supervisor.locks import Locks
 from blocks.supervisor.operations import Operations
 from blocks.supervisor.store import Store
 from blocks.supervisor.work import Doer, Work
 
 REFUSED_EXIT = 2
+ROLLBACK = "rollback"
+"""The verb of a person who goes back by hand."""
 _LARGEST_REQUEST = 32 << 20
 READERS = {"facts": "facts.facts", "journal": "journal.journal", "alive": "watch.alive"}
 DOERS = {
@@ -35,6 +37,7 @@ DOERS = {
     "cleanup": "cleanup.cleanup",
     "switch": "switch.switch",
     "start": "start.start",
+    "swap": "swap.swap",
     "watch": "watch.watch",
     "hold": "watch.hold",
     "install": "packages.install",
@@ -68,28 +71,37 @@ class Supervisor:
             },
             "lock": self.locks.take,
             "unlock": self._unlock,
-            "ensure": self._ensure,
         }
 
-    def answer(self, verb: str, request: Any) -> dict[str, Any]:
-        """Check a request and answer it.
+    def answer(
+        self,
+        verb: str,
+        request: Any,
+        tell: Callable[[dict[str, Any]], None] | None = None,
+    ) -> dict[str, Any]:
+        """Check a request and answer it; progress is told meanwhile, on standard output or to one.
 
         Raises:
             Refusal: It is not one of ours; nothing was changed.
         """
         checked = arguments.checked(verb, request, arguments.READING)
+        if verb == "ensure":
+            return self._ensure(checked, tell or _tell)
         return self._readers[verb](checked)
 
-    def _ensure(self, asked: dict[str, Any]) -> dict[str, Any]:
+    def _ensure(
+        self, asked: dict[str, Any], tell: Callable[[dict[str, Any]], None]
+    ) -> dict[str, Any]:
         checked = arguments.checked(asked["verb"], asked["arguments"], arguments.DOING)
         arguments.check_together(asked["environment"], checked)
         self.locks.renew(asked["environment"], asked["holder"])
-        if asked["verb"] == "stop" and not self._half_done(asked["holder"]):
+        if asked["verb"] in transactions.STOPS and not self._half_done(asked["holder"]):
             self._store.keep_reserve()
-        return self.operations.ensure({**asked, "arguments": checked}, _tell)
+        return self.operations.ensure({**asked, "arguments": checked}, tell)
 
     def _status(self, asked: dict[str, Any]) -> dict[str, Any]:
         environment = asked["environment"]
+        folders = Ledger(self._store.root, environment).look() if environment else []
         recorded = releases.history(self._store, environment)
         return {
             "locks": self.locks.all(environment),
@@ -99,6 +111,7 @@ class Supervisor:
                 if environment in (None, one["environment"])
             ],
             "last_release": recorded[0] if recorded else None,
+            "folders": folders,
         }
 
     def _unlock(self, asked: dict[str, Any]) -> dict[str, Any]:
@@ -110,6 +123,8 @@ class Supervisor:
 
     def guard(self, key: str) -> None:
         """Watch over what is undertaken on an environment until it has come to its end."""
+        from blocks.supervisor.guard import Guard
+
         Guard(self._store, self.operations, self.locks, key).stand()
 
     def _at_work(self, holder: str) -> bool:
@@ -125,7 +140,7 @@ def _has_ended(done: list[dict[str, Any]]) -> bool:
 
 
 def _has_stopped(done: list[dict[str, Any]]) -> bool:
-    return any(one["verb"] == "stop" for one in done)
+    return any(one["verb"] in transactions.STOPS for one in done)
 
 
 def _is_drained(done: list[dict[str, Any]]) -> bool:
@@ -158,6 +173,8 @@ def main(argv: list[str]) -> int:
         if len(argv) == 2 and argv[0] == GUARD:
             supervisor.guard(argv[1])
             return 0
+        if argv and argv[0] == ROLLBACK:
+            return _by_hand(supervisor, argv[1:])
         if len(argv) != 1:
             raise Refusal("usage", "Usage: redeploy-supervisor VERB <request.json", "See the docs.")
         answer = supervisor.answer(argv[0], _request())
@@ -172,6 +189,27 @@ def main(argv: list[str]) -> int:
         return 1
     _print(answer)
     return 0
+
+
+def _by_hand(supervisor: Supervisor, words: list[str]) -> int:
+    """Roll back for a person; tell how it gets on and how it ended."""
+    from blocks.supervisor import by_hand
+
+    def ask(verb: str, request: dict[str, Any]) -> dict[str, Any]:
+        return supervisor.answer(verb, request, _tell_a_person)
+
+    try:
+        verdict = by_hand.roll_back(store.ROOT, words, ask)
+    except Told as told:
+        sys.stderr.write(f"{told.message} {told.hint}\n")
+        return REFUSED_EXIT if isinstance(told, Refusal) else 1
+    sys.stdout.write(f"{verdict}\n")
+    return 0 if not verdict.startswith("DOWN") else 1
+
+
+def _tell_a_person(progress: dict[str, Any]) -> None:
+    says = progress.get("says") or progress.get("stage")
+    sys.stderr.write(f"{foreign.safe(str(says))}\n")
 
 
 def _request() -> Any:

@@ -10,10 +10,14 @@ from blocks.supervisor.failures import Failure
 from blocks.supervisor.work import Work
 
 _POLL_SECONDS = 0.2
+_SOON_SECONDS, _QUICK_POLL_SECONDS = 5.0, 0.03
+"""A service that ends soon is not kept waiting for."""
 _GPU_POLL_SECONDS = 1.0
 _LAUNCH_SECONDS = 30
 _STOP_SECONDS = 600
 _LEAVING_SECONDS = 5.0
+LAUNCHED = "starting"
+"""The note of a start that systemd was told, or was about to be."""
 _RUNNING = ("active", "activating", "deactivating", "reloading")
 
 
@@ -40,7 +44,7 @@ def stop(arguments: dict[str, Any], work: Work) -> dict[str, Any]:
                 unit=state,
             )
         work.progress(stage="stopping", detail=state["sub_state"], elapsed=round(spent, 1))
-        time.sleep(_POLL_SECONDS)
+        time.sleep(_POLL_SECONDS if spent > _SOON_SECONDS else _QUICK_POLL_SECONDS)
 
 
 def start(arguments: dict[str, Any], work: Work) -> dict[str, Any]:
@@ -51,15 +55,14 @@ def start(arguments: dict[str, Any], work: Work) -> dict[str, Any]:
             there is no such unit, or systemd refused.
     """
     unit = arguments["unit"]
-    noted = work.recall("starting")
+    noted = work.recall(LAUNCHED)
     if noted is not None:
         state = units.state(unit)
         if state["invocation_id"] not in (None, noted["before"]):
             return _launched(state["invocation_id"], noted)
     else:
         waited = _wait_for_gpus(arguments, work)
-        _systemctl(commands.daemon_reload(), "start-refused")
-        before = _require(unit)
+        before = _require(unit) if arguments.get("prepared") else prepare(unit)
         if before["active_state"] in _RUNNING:
             # A reboot, or somebody, has started it since: what runs is not what is meant.
             stop({"unit": unit, "timeout_seconds": _STOP_SECONDS}, work)
@@ -70,7 +73,7 @@ def start(arguments: dict[str, Any], work: Work) -> dict[str, Any]:
             "started": time.time(),
             "gpus_waited_seconds": waited,
         }
-        work.note("starting", noted)
+        work.note(LAUNCHED, noted)
     processes.run(commands.reset_failed(unit))
     _systemctl(commands.start(unit), "start-refused")
     deadline = time.monotonic() + _LAUNCH_SECONDS
@@ -86,6 +89,16 @@ def start(arguments: dict[str, Any], work: Work) -> dict[str, Any]:
         "See `systemctl list-jobs`: another job may be in its way.",
         unit=units.state(unit),
     )
+
+
+def prepare(unit: str) -> dict[str, Any]:
+    """Have systemd read its unit files, and return the unit's state.
+
+    Raises:
+        Failure: systemd refused, or there is no such unit.
+    """
+    _systemctl(commands.daemon_reload(), "start-refused")
+    return _require(unit)
 
 
 def above_baseline(

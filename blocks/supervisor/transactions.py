@@ -18,6 +18,8 @@ from blocks.supervisor.ledger import LIVE, Ledger
 from blocks.supervisor.work import Work
 
 REVERT = "revert"
+STOPS = ("stop", "swap", REVERT)
+"""The verbs that stop a service."""
 ALWAYS = frozenset(
     (REVERT, "remember", "record", "facts", "journal", "resolve", "verify", "discard")
 )
@@ -40,7 +42,7 @@ def open_transaction(arguments: dict[str, Any], work: Work) -> dict[str, Any]:
         **arguments,
         "holder": work.holder,
         "opened": time.time(),
-        "old": Path(environment).lstat().st_ino,
+        "old": Path(arguments["back_to"] or environment).lstat().st_ino,
     }
     path = _path(work.root, environment)
     if store.read(path) is None:
@@ -55,6 +57,15 @@ def read(root: Path, environment: str) -> dict[str, Any] | None:
     return store.read(_path(root, environment))
 
 
+def known(root: Path) -> list[dict[str, Any]]:
+    """Return what is under way on each environment, or else what was last."""
+    found = {}
+    for folder in ("last", "open"):
+        for path in sorted((root / folder).glob("*.json")):
+            found[path.name] = {**(store.read(path) or {}), "open": folder == "open"}
+    return list(found.values())
+
+
 def read_by_key(root: Path, key: str) -> dict[str, Any] | None:
     """Return the same by the short name of the environment."""
     return store.read(root / "open" / f"{key}.json")
@@ -66,6 +77,7 @@ def close(root: Path, environment: str, holder: str) -> None:
     document = store.read(path)
     if document is None or document["holder"] == holder:
         if document is not None:
+            store.write(_last(root, environment), document)
             path.unlink(missing_ok=True)
             store.sync_folder(path.parent)
         guard_unit.remove(store.key_of(environment))
@@ -113,6 +125,10 @@ def _require_ahead(
             "heard nothing of it for too long.",
             "Begin another one.",
         )
+
+
+def _last(root: Path, environment: str) -> Path:
+    return root / "last" / f"{store.key_of(environment)}.json"
 
 
 def _path(root: Path, environment: str) -> Path:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from deployments.sandbox import hosts, story
+from deployments.sandbox import hosts, ssh, story
 from deployments.sandbox.stories import STORIES
 from tests.chaos.checker import violations
 from tests.integration import on_host
@@ -94,3 +94,33 @@ def test_a_power_cut_while_it_loads_ends_on_the_old_release(left: Scene, server:
     settled(left)
     assert violations(left) == []
     assert on_host.record(left.host, run)["result"] == "rolled back"
+
+
+def by_hand(scene: Scene, *words: str) -> str:
+    """Roll back on the host itself, as a person does there."""
+    done = ssh.run(
+        scene.host, "/usr/local/sbin/redeploy-supervisor", "rollback", *words, check=False
+    )
+    return f"{done.returncode} {done.stdout.decode().strip()}"
+
+
+def test_a_person_goes_back_on_the_host_with_no_controller(left: Scene, server: Serving) -> None:
+    run = server.api.start(service=left.service, benchmark=False)
+    assert server.api.wait(run.id, seconds=90).state.type == "COMPLETED"
+    assert violations(left) == []
+    old = left.story.old.version
+    assert by_hand(left) == f"0 Rolled back to {old} by hand; serving."
+    assert violations(left) == []
+    assert on_host.http(left.host, f"{left.url}/version") == {"version": old}
+
+
+def test_a_person_ends_a_redeploy_that_is_under_way(left: Scene, server: Serving) -> None:
+    run = server.api.start(service=left.service, benchmark=False)
+    with on_host.following(left.host) as log:
+        log.wait_for("started", "attempt-1/wait-healthy")
+    old = left.story.old.version
+    assert by_hand(left, left.story.unit) == f"0 Rolled back to {old} by hand; serving."
+    ended = server.api.wait(run.id, seconds=60)
+    assert ended.state.type == "FAILED"
+    assert f"Rolled back to {old}" in str(ended.state.message)
+    assert violations(left) == []
