@@ -27,7 +27,7 @@ def test_the_written_table_is_current() -> None:
 def test_every_step_has_a_task(name: str) -> None:
     """A row without a task, or a task without a row, is a mistake."""
     sources = ROOT.joinpath("tasks").glob("*.py")
-    assert sum(f'@step("{name}"' in path.read_text() for path in sources) == 1
+    assert sum(f'@step("{name}"' in path.read_text() for path in sources) >= 1
 
 
 def test_a_step_without_a_row_is_refused() -> None:
