@@ -22,6 +22,8 @@ UMASK = 0o022
 
 NOT_FOUND_EXIT = 127
 TIMED_OUT_EXIT = 124
+RAN: collections.deque[tuple[float, tuple[str, ...]]] = collections.deque(maxlen=100)
+"""The last programs that this process has run: when, in seconds since 1970, and which."""
 _TICK_SECONDS = 0.5
 _DRAIN_SECONDS = 2.0
 _LONGEST_LINE = 65536
@@ -43,6 +45,7 @@ def run(
     environment: Mapping[str, str] | None = None,
 ) -> Ended:
     """Run a program and keep what it prints; 124 if it was too slow, 127 if it is not there."""
+    RAN.append((time.time(), tuple(argv)))
     try:
         done = subprocess.run(
             argv,
@@ -85,6 +88,7 @@ def stream(
         meanwhile: Called about twice a second; what it raises ends the program at once.
         keep_lines: How many lines are kept.
     """
+    RAN.append((time.time(), tuple(argv)))
     say("+", *redacted_argv(argv))
     tail: collections.deque[str] = collections.deque(maxlen=keep_lines)
     process = subprocess.Popen(
