@@ -1,11 +1,10 @@
 """`make demo`: the story of the crash, on a real host, from the first line to the last."""
 
 import os
-import subprocess
 import sys
 from pathlib import Path
 
-from deployments import terminal
+from deployments import cli, terminal
 from deployments.sandbox.cli import sandbox_up
 
 STORY = "kimi"
@@ -27,14 +26,15 @@ def main(name: str) -> None:
     with terminal.errors_told():
         config = sandbox_up(name, STORY)
     terminal.out.print(_BEFORE, highlight=False, soft_wrap=True)
-    home, redeploy = config.parent / "prefect", Path(sys.prefix, "bin", "redeploy")
-    wish = ("--skew", "proceed", "--reason", "make demo", "--config", config)
-    # A process of its own: Prefect reads where its home is when it is imported, which it is here.
-    environment = {**os.environ, "PREFECT_HOME": str(home)}
-    done = subprocess.run([redeploy, "run", SERVICE, *wish], env=environment, check=False)
-    said = _AFTER.format(home=home, redeploy=redeploy, config=config, name=name)
-    terminal.out.print(said, highlight=False, soft_wrap=True)
-    raise SystemExit(done.returncode)
+    home = config.parent / "prefect"
+    os.environ["PREFECT_HOME"] = str(home)
+    wish = ["--skew", "proceed", "--reason", "make demo"]
+    try:
+        cli.main(["run", SERVICE, *wish, "--config", str(config)])
+    finally:
+        redeploy = Path(sys.prefix, "bin", "redeploy")
+        said = _AFTER.format(home=home, redeploy=redeploy, config=config, name=name)
+        terminal.out.print(said, highlight=False, soft_wrap=True)
 
 
 if __name__ == "__main__":

@@ -14,13 +14,13 @@ from rich.table import Column, Table
 
 from blocks.errors import ConfigurationError, RedeployError
 from tasks.diagnosis.finding import Finding
+from tasks.live import LIVE
 from tasks.markdown import clean
 from tasks.packages.diff import PackageDiff
 from tasks.packages.versions import CommitDelta
 from tasks.planned import Plan
 from tasks.release import ReleaseRecord
 from tasks.report import duration, figures
-from tasks.shown import LIVE
 
 
 def escape(text: str) -> str:

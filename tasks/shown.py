@@ -6,15 +6,11 @@ from typing import Any
 from prefect.artifacts import create_progress_artifact, update_progress_artifact
 
 from tasks.artifacts import best_effort, key, publish
+from tasks.live import LIVE
 from tasks.markdown import fenced, inert
 from tasks.redeployment import Redeployment
 from tasks.startup.history import Estimate, History
 from tasks.startup.progress import spell
-
-LIVE = logging.getLogger("vllm_redeploy.live")
-"""Told one line after the other of which only the last one counts; a terminal shows it."""
-LIVE.propagate = False
-LIVE.setLevel(logging.INFO)
 
 
 class Shown:

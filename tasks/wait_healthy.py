@@ -11,9 +11,10 @@ from blocks.types import Kind
 from tasks import metrics
 from tasks.earlier_starts import earlier_starts
 from tasks.errors import StepFailed
+from tasks.live import LIVE
 from tasks.readiness import NotReady, Wanted, wait_until_ready
 from tasks.redeployment import Redeployment
-from tasks.shown import LIVE, Shown
+from tasks.shown import Shown
 from tasks.start import Launched
 from tasks.startup.history import History
 from tasks.startup.stages import STAGES
