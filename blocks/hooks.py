@@ -33,7 +33,7 @@ def _url(value: str) -> str:
     except ValueError:
         raise ValueError("this is not a URL") from None
     if parts.scheme not in ("http", "https") or not parts.hostname or port == 0:
-        raise ValueError("a hook's URL is http://HOST/... or https://HOST/...")
+        raise ValueError("a hook's URL begins with http://HOST/ or https://HOST/")
     if parts.username is not None or parts.password is not None:
         raise ValueError("credentials do not belong in a URL; use bearer or headers")
     if parts.fragment:

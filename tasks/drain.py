@@ -134,7 +134,7 @@ def wait_until_idle(
         else:
             failed, idle = 0, 0 if count else idle + 1
             if count and count != last:
-                say(f"waiting for {count} requests", logging.INFO)
+                say(f"requests under way: {count}", logging.INFO)
             last = count
             if idle == _IDLE_READINGS:
                 return 0

@@ -86,7 +86,7 @@ def wait_healthy(run: Redeployment, launched: Launched, version: str) -> Serving
     restarts = serving.restarts
     launched = launched.model_copy(update={"invocation": serving.invocation, "restarts": restarts})
     if restarts:
-        run.log(f"systemd has restarted it on the way: {restarts} times", logging.WARNING)
+        run.log(f"systemd has restarted it on the way; restarts: {restarts}", logging.WARNING)
     LIVE.info("listening; it is asked whether it serves")
     try:
         serving.kind = ask(run, "wait-healthy", version, launched=launched, address=serving.address)

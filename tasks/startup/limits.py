@@ -5,6 +5,7 @@ Python 3.9 and the standard library only: the supervisor carries this file to th
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
@@ -72,7 +73,7 @@ class Limits:
             if stage not in STAGES or stage == READY:
                 known = ", ".join(STAGES[:-1])
                 raise ValueError(f"{stage!r} is not a stage of a start; these are: {known}.")
-            if not seconds > 0:
+            if not 0 < seconds < math.inf:
                 raise ValueError(f"The limit of {stage!r} must be above zero, not {seconds}.")
         return replace(self, stages={**self.stages, **stages})
 

@@ -265,7 +265,7 @@ def test_a_killed_run_goes_on_by_its_id(small_host: Scene, tmp_path: Path) -> No
             stderr=subprocess.DEVNULL,
             start_new_session=True,
         )
-        run = log.wait_for("started", "reinstall", seconds=90).holder
+        run = log.wait_for("started", "attempt-1/wait-healthy", seconds=90).holder
         process.kill()
         process.wait()
     assert not _processes_of_session(process.pid)

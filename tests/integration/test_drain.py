@@ -155,7 +155,7 @@ def test_a_request_under_way_is_waited_for_and_the_host_put_back_when_it_serves(
     assert answer.json()["usage"]["completion_tokens"] == REQUEST_SECONDS * 100
     assert at(scene, run, "started", "draining-1") < routers.ended_at
     assert routers.ended_at < at(scene, run, "started", "drained-1")
-    assert at(scene, run, "finished", "drained-1") <= at(scene, run, "started", "stop")
+    assert at(scene, run, "finished", "drained-1") <= at(scene, run, "started", "attempt-1/start")
     drained = on_host.answer(scene.host, f"{run.id}/drained-1")["result"]["document"]
     assert (drained["requests_left"], drained["hook"]) == (0, True)
     assert REQUEST_SECONDS - 1 < drained["seconds"] < REQUEST_SECONDS + 8
@@ -175,7 +175,7 @@ def test_a_host_that_is_rolled_back_is_put_back(
     assert str(run.state.message).startswith("Rolled back")
     assert "DRAINED" not in str(run.state.message)
     ((when, _words),) = marks(scene)
-    assert when > at(scene, run, "finished", "roll-back/wait-healthy")
+    assert when > at(scene, run, "finished", "revert")
     assert routers.calls == ["/out"]
 
 
@@ -218,7 +218,7 @@ def test_a_drain_that_fails_touches_nothing_and_is_undone(
     assert "DRAINED" not in str(run.state.message)
     assert on_host.unit(scene.host, scene.story.unit) == before
     assert [words for _, words in marks(scene)] == ["in a b; reboot"]
-    assert "stop" not in on_host.started(scene.host, run.id)
+    assert "attempt-1/start" not in on_host.started(scene.host, run.id)
 
 
 def test_a_run_that_is_killed_in_its_hook_goes_on_and_undrains_once(

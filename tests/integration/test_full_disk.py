@@ -76,7 +76,9 @@ def test_without_even_the_reserve_the_verdict_is_true(disk: Scene, server: Servi
 
 def _filled_after_the_stop(scene: Scene, server: Serving, *, with_reserve: bool = True) -> FlowRun:
     with ThreadPoolExecutor(1) as pool, on_host.following(scene.host) as log:
-        run = pool.submit(redeploy, server, service=scene.service, benchmark=False)
+        run = pool.submit(
+            redeploy, server, service=scene.service, strategy="classic", benchmark=False
+        )
         log.wait_for("finished", "stop")
         if not with_reserve:
             on_host.remove(scene.host, f"{REMEMBERED}/reserve")

@@ -48,7 +48,10 @@ def killed_in(server: Serving, scene: Scene, step: str) -> str:
 
 def settled(scene: Scene) -> None:
     until(
-        lambda: not on_host.matching(scene.host, f"{on_host.REMEMBERED}/open/*.json"),
+        lambda: (
+            not on_host.matching(scene.host, f"{on_host.REMEMBERED}/open/*.json")
+            and not on_host.units(scene.host, "redeploy-*")
+        ),
         "nothing is under way any more",
         SETTLED_SECONDS,
         pause=0.5,

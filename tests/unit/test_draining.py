@@ -69,14 +69,14 @@ def waited(readings: list[int | None], deadline: float = 60) -> tuple[int | None
 def test_one_idle_reading_is_not_enough() -> None:
     left, said, seconds = waited([2, 0, 1, 0, 0])
     assert left == 0
-    assert said == ["waiting for 2 requests", "waiting for 1 requests"]
+    assert said == ["requests under way: 2", "requests under way: 1"]
     assert 2 < seconds < 5
 
 
 def test_the_deadline_ends_the_wait_with_what_is_left() -> None:
     left, said, seconds = waited([3], deadline=1)
     assert left == 3
-    assert said == ["waiting for 3 requests"]
+    assert said == ["requests under way: 3"]
     assert 1 <= seconds < 2
     assert waited([3], deadline=0)[0] == 3
 
@@ -159,7 +159,7 @@ def test_the_service_is_drained_and_put_back_once_each(run: Run, router: Router)
     assert (drained.requests_left, drained.hook) == (0, True)
     assert 0.5 <= drained.seconds < 5
     assert run.lines[0] == "remember r1/draining-1"
-    assert "waiting for 2 requests" in run.lines[2]
+    assert "requests under way: 2" in run.lines[2]
     assert run.lines[-1] == "remember r1/drained-1"
     with run.in_phase("attempt-2"):
         assert take_out(run, "127.0.0.1") == drained
