@@ -152,6 +152,13 @@ def _status_rows(
     yield service.distribution, environment.versions().get(service.distribution, "not installed")
     yield "environment", f"{environment.path}, {len(environment.packages)} packages"
     yield "GPUs", gpus_in_words(facts)
+    live = next((one for one in state["folders"] if one["path"] == environment.path), None)
+    if live is not None:
+        changed = "as it was recorded" if live["as_recorded"] else "CHANGED since it was recorded"
+        yield "release", f"{live['release']}, live since {_clock(live['since'])}, {changed}"
+    for one in state["folders"]:
+        if one is not live:
+            yield str(one["state"]), f"{one['path']}: {one['release']}"
     for operation in state["running"]:
         yield "running", f"{operation['operation']} since {_clock(operation['started'])}"
     last = state.get("last_release")

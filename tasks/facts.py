@@ -59,6 +59,25 @@ class PackageFacts(_Fact):
     origin: str | None = None
 
 
+class OtherUser(_Fact):
+    """What else lives from the environment: another unit, or a process of one or of none."""
+
+    unit: str | None = None
+    pid: int | None = None
+    command: str | None = None
+
+    @property
+    def in_words(self) -> str:
+        """Return who it is."""
+        name = self.unit or "a process of no unit"
+        return f"{name} (pid {self.pid})" if self.pid else name
+
+    @property
+    def is_service(self) -> bool:
+        """Tell whether it is a service, and not, say, somebody's shell."""
+        return (self.unit or "").endswith(".service")
+
+
 class EnvironmentFacts(_Fact):
     """The Python environment."""
 
@@ -72,6 +91,7 @@ class EnvironmentFacts(_Fact):
     free_bytes: int | None = None
     used_bytes: int | None = None
     packages: list[PackageFacts] = []
+    others: list[OtherUser] = []
 
     def versions(self) -> dict[str, str]:
         """Return the installed versions by name."""

@@ -1,5 +1,6 @@
 """The plan: which wheel, which packages, what is out of step. Changes nothing on the host."""
 
+import logging
 from typing import Any
 
 import httpx
@@ -43,6 +44,8 @@ def make_plan(run: Redeployment, facts: Facts) -> Plan:
     publish(run, "plan", report.plan_page(plan), f"{plan.before} → {plan.after}")
     if not run.request.plan_only and not run.stops():
         refuse_if(objection(plan, run.request, facts))
+    for other in facts.environment.others:
+        run.log(f"lives from it as well: {other.in_words}: {other.command}", logging.WARNING)
     run.log(
         f"{plan.before} → {plan.after}: {len(plan.locked)} packages, "
         f"{len(plan.changes.left_behind)} left behind, "
@@ -76,6 +79,8 @@ def not_there_yet(request: Request) -> str | None:
 
 def objection(plan: Plan, request: Request, facts: Facts) -> str | None:
     """Return why this plan must not be carried out, or None."""
+    if others := in_use(facts):
+        return others
     fatal = [skew for skew in plan.skews if skew.fatal]
     if fatal and request.skew is not SkewPolicy.PROCEED:
         return f"Packages will be out of step: {' '.join(skew.sentence for skew in fatal)}"
@@ -91,6 +96,17 @@ def objection(plan: Plan, request: Request, facts: Facts) -> str | None:
             f"{free / 1e6:,.0f} MB are free."
         )
     return None
+
+
+def in_use(facts: Facts) -> str | None:
+    """Return which other services live from the environment, in a sentence, or None."""
+    named = [one.in_words for one in facts.environment.others if one.is_service]
+    if not named:
+        return None
+    return (
+        f"{facts.environment.path} is used by others as well: {', '.join(named)}. They would run "
+        "on from files that are no longer there. Give each service an environment of its own."
+    )
 
 
 def refuse_if(objection_: str | None) -> None:

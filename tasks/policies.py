@@ -48,7 +48,7 @@ POLICIES = {
     "fix": Policy(1800, LINK, "the remedy and uv's own words"),
     "benchmark": Policy(None, LINK, "how many requests failed"),
     "undrain": Policy(None, HOOK, "STILL DRAINED, what the hook answered, and what to do by hand"),
-    "record": Policy(60, LINK, "where the record is not"),
+    "record": Policy(300, LINK, "where the record is not"),
     "roll-back": Policy(None, LINK, "DOWN since when, and the one command to try"),
 }
 

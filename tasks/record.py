@@ -1,10 +1,11 @@
 """Write down on the host, and on the run's page, what a redeploy did."""
 
+import logging
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
-from blocks.errors import HostError
+from blocks.errors import HostError, StillRunning
 from tasks import report
 from tasks.artifacts import publish
 from tasks.cleanup import Cleaned
@@ -138,10 +139,24 @@ def record(run: Redeployment, story: Story, result: Result, verdict: str) -> Rel
     """
     written = _write_up(run, story, result, verdict)
     run.do("record", "record", {"record": written.model_dump(mode="json")})
+    if result.startswith("live"):
+        _prune(run)
     publish(run, "release", report.release_page(written), verdict)
     if written.attempts:
         publish(run, "attempts", report.attempts_page(written.attempts), verdict)
     return written
+
+
+def _prune(run: Redeployment) -> None:
+    """Have what earlier redeploys left beside the environment removed; it may wait."""
+    try:
+        asked = {"environment": run.service.environment}
+        removed = run.do("record", "prune", asked, operation="prune")["removed"]
+    except (StepFailed, StillRunning) as error:
+        run.log(f"What earlier redeploys left was not removed: {error}", logging.WARNING)
+        return
+    for path in removed:
+        run.log(f"removed: {path}")
 
 
 def draft(run: Redeployment, story: Story) -> ReleaseRecord:

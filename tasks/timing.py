@@ -21,6 +21,7 @@ _PARTS = {
     "old": "prove-old",
     "discard": "reinstall",
     "open": "guard",
+    "prune": "record",
     "revert": "roll-back",
     "draining": "drain",
     "drained": "drain",

@@ -179,6 +179,7 @@ DOING: dict[str, Arguments] = {
         "output_len": _need(v.whole(1, 10_000_000)),
     },
     "discard": {"environment": _need(v.path), "sibling": _need(v.path)},
+    "prune": {"environment": _need(v.path)},
     "record": {"record": _need(v.document)},
 }
 """The verbs of `ensure`."""
@@ -204,6 +205,7 @@ ANSWER_STANDS: dict[str, bool] = {
     "install": False,
     "benchmark": False,
     "discard": False,
+    "prune": False,
 }
 """Whether a known operation's answer is given whatever is asked for now; else that is refused."""
 

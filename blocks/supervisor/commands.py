@@ -14,6 +14,11 @@ def show(unit: str, properties: Sequence[str]) -> Argv:
     return ("systemctl", "show", "--no-pager", f"--property={','.join(properties)}", "--", unit)
 
 
+def show_all_services(properties: Sequence[str]) -> Argv:
+    """Read properties of all services that systemd has loaded."""
+    return ("systemctl", "show", "--no-pager", f"--property={','.join(properties)}", "*.service")
+
+
 def stop(unit: str) -> Argv:
     """Ask for a unit to be stopped, without waiting."""
     return ("systemctl", "stop", "--no-block", "--", unit)

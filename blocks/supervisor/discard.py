@@ -1,4 +1,4 @@
-"""Removes folders beside an environment that this program made: `discard`."""
+"""Removes folders beside an environment that this program made: `discard`, `prune`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from blocks.supervisor.failures import Failure
-from blocks.supervisor.ledger import STAGED, Ledger
+from blocks.supervisor.ledger import LIVE, PREVIOUS, STAGED, Ledger
+from blocks.supervisor.seal import seal
 from blocks.supervisor.work import Work
 
 
@@ -31,3 +32,23 @@ def discard(arguments: dict[str, Any], work: Work) -> dict[str, Any]:
         )
     shutil.rmtree(sibling)
     return {"removed": os.fspath(sibling)}
+
+
+def prune(arguments: dict[str, Any], work: Work) -> dict[str, Any]:
+    """Remove what lies beside an environment of earlier redeploys, and seal what is live.
+
+    The live release and the one before it stay, and whatever this program has not made.
+    """
+    environment = Path(arguments["environment"])
+    ledger = Ledger(work.root, arguments["environment"])
+    ledger.becomes(environment, LIVE, seal(environment))
+    known = ledger.look()
+    before = [one for one in known if one["state"] == PREVIOUS]
+    kept = [max(before, key=lambda one: float(one["since"]))] if before else []
+    removed = []
+    for one in known:
+        path = Path(one["path"])
+        if one not in kept and path != environment and one["state"] != LIVE:
+            shutil.rmtree(path, ignore_errors=True)
+            removed.append(os.fspath(path))
+    return {"removed": removed}

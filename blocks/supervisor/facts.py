@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from blocks.supervisor import environment, gpus, patience, units, uv
+from blocks.supervisor import environment, gpus, patience, units, users, uv
 from blocks.supervisor.secrets import redacted_argv
 from blocks.supervisor.work import Work
 
@@ -23,15 +23,19 @@ def facts(arguments: dict[str, Any], work: Work | None = None) -> dict[str, Any]
     """Return the facts; nothing is changed and nothing of the environment is run."""
     del work
     unit = units.facts(arguments["unit"])
+    group = unit["control_group"]
     found, used_by = environment_and_uv(arguments["environment"])
     return {
         "host": host(),
         "uv": used_by,
         "unit": unit,
         "process": process(unit["main_pid"]),
-        "environment": found,
+        "environment": {
+            **found,
+            "others": users.others(arguments["environment"], arguments["unit"], group),
+        },
         "model": model(arguments["model"]) if arguments["model"] else None,
-        "gpus": gpus.facts(unit["control_group"]),
+        "gpus": gpus.facts(group),
     }
 
 

@@ -31,21 +31,31 @@ class Ledger:
         self._environment = Path(environment)
         self._path = root / "environments" / f"{store.key_of(environment)}.json"
 
-    def enter(self, folder: Path, release: str, state: str) -> None:
-        """Write down a folder, or what has become of one; those that are gone are forgotten."""
+    def enter(self, folder: Path, release: str, state: str, sealed: str | None = None) -> None:
+        """Write down a folder, or what has become of one; those that are gone are forgotten.
+
+        Args:
+            folder: The folder.
+            release: Which release it is.
+            state: What it is now.
+            sealed: Its digest now, where it is to be kept.
+        """
         inode = str(folder.lstat().st_ino)
         with store.guarded(self._path.with_suffix(".guard")):
             there = {number for _, number in self._siblings()}
             folders = {number: one for number, one in self._read().items() if number in there}
-            if folders.get(inode, {}).get("state") != state:
-                folders[inode] = {"release": release, "state": state, "since": time.time()}
+            known = folders.get(inode, {})
+            if known.get("state") != state:
+                folders[inode] = {**known, "release": release, "state": state, "since": time.time()}
+            if sealed is not None:
+                folders[inode]["seal"] = sealed
             document = {"environment": os.fspath(self._environment), "folders": folders}
             store.write(self._path, document)
 
-    def becomes(self, folder: Path, state: str) -> None:
+    def becomes(self, folder: Path, state: str, sealed: str | None = None) -> None:
         """Write down that a folder, known or not, is now something else than before."""
         known = self.release_at(folder)
-        self.enter(folder, known["release"] if known else FOUND, state)
+        self.enter(folder, known["release"] if known else FOUND, state, sealed)
 
     def look(self) -> list[dict[str, Any]]:
         """Return the folders that are there: `path`, `release`, `state` and since when."""

@@ -31,6 +31,7 @@ DOERS = {
     "facts": "facts.facts",
     "journal": "journal.journal",
     "stop": "start.stop",
+    "open": "opening.open_transaction",
     "resolve": "packages.resolve",
     "stage": "packages.stage",
     "verify": "verify.verify",
@@ -43,6 +44,7 @@ DOERS = {
     "install": "packages.install",
     "benchmark": "benchmark.benchmark",
     "discard": "discard.discard",
+    "prune": "discard.prune",
     "revert": "revert.revert",
 }
 """Where a verb is: its module and its function. Most calls only wait, and need none of them."""
@@ -58,7 +60,6 @@ class Supervisor:
         self.doers: dict[str, Doer] = {
             "remember": _remember,
             "record": lambda asked, work: releases.recorder(kept)(asked, work),
-            "open": transactions.open_transaction,
             **{verb: _loaded_when_called(where) for verb, where in DOERS.items()},
         }
         self._readers: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
@@ -102,6 +103,11 @@ class Supervisor:
     def _status(self, asked: dict[str, Any]) -> dict[str, Any]:
         environment = asked["environment"]
         folders = Ledger(self._store.root, environment).look() if environment else []
+        if folders:
+            from blocks.supervisor.seal import seal
+
+            for one in folders:
+                one["as_recorded"] = one.get("seal") == seal(Path(one["path"]))
         recorded = releases.history(self._store, environment)
         return {
             "locks": self.locks.all(environment),

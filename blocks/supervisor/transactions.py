@@ -1,4 +1,4 @@
-"""What a redeploy has undertaken on an environment: `open`.
+"""What a redeploy has undertaken on an environment.
 
 Written before the service is stopped, with all that the way back needs, and gone once the end is
 recorded. While it is there the guard of the environment watches over it.
@@ -7,21 +7,18 @@ recorded. While it is there the guard of the environment watches over it.
 from __future__ import annotations
 
 import contextlib
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from blocks.supervisor import guard_unit, store
 from blocks.supervisor.failures import Refusal
-from blocks.supervisor.ledger import LIVE, Ledger
-from blocks.supervisor.work import Work
 
 REVERT = "revert"
 STOPS = ("stop", "swap", REVERT)
 """The verbs that stop a service."""
 ALWAYS = frozenset(
-    (REVERT, "remember", "record", "facts", "journal", "resolve", "verify", "discard")
+    (REVERT, "remember", "record", "facts", "journal", "resolve", "verify", "discard", "prune")
 )
 """What may begin also when the host goes back or has recorded the end; nothing else may."""
 
@@ -31,30 +28,9 @@ def revert_of(holder: str) -> str:
     return f"{holder}/{REVERT}"
 
 
-def open_transaction(arguments: dict[str, Any], work: Work) -> dict[str, Any]:
-    """Write down what is about to be done, and have the environment guarded.
-
-    Raises:
-        Failure: systemd would not run the guard; nothing was begun.
-    """
-    environment = arguments["environment"]
-    document = {
-        **arguments,
-        "holder": work.holder,
-        "opened": time.time(),
-        "old": Path(arguments["back_to"] or environment).lstat().st_ino,
-    }
-    path = _path(work.root, environment)
-    if store.read(path) is None:
-        store.write(path, document)
-    Ledger(work.root, environment).becomes(Path(environment), LIVE)
-    guard_unit.install(store.key_of(environment), environment)
-    return {"guard": guard_unit.name_of(store.key_of(environment))}
-
-
 def read(root: Path, environment: str) -> dict[str, Any] | None:
     """Return what has been undertaken on an environment and has come to no end, or None."""
-    return store.read(_path(root, environment))
+    return store.read(path_of(root, environment))
 
 
 def known(root: Path) -> list[dict[str, Any]]:
@@ -73,7 +49,7 @@ def read_by_key(root: Path, key: str) -> dict[str, Any] | None:
 
 def close(root: Path, environment: str, holder: str) -> None:
     """Forget what a redeploy has undertaken, and end the guard, which may be who asks for it."""
-    path = _path(root, environment)
+    path = path_of(root, environment)
     document = store.read(path)
     if document is None or document["holder"] == holder:
         if document is not None:
@@ -95,7 +71,7 @@ def gate(root: Path, asked: dict[str, Any], done: list[dict[str, Any]]) -> Itera
     Raises:
         Refusal: The host goes back, has recorded the end, or has given the redeploy up.
     """
-    with store.guarded(_path(root, asked["environment"]).with_suffix(".gate")):
+    with store.guarded(path_of(root, asked["environment"]).with_suffix(".gate")):
         if asked["verb"] not in ALWAYS:
             _require_ahead(asked["holder"], done, read(root, asked["environment"]))
         yield
@@ -131,5 +107,6 @@ def _last(root: Path, environment: str) -> Path:
     return root / "last" / f"{store.key_of(environment)}.json"
 
 
-def _path(root: Path, environment: str) -> Path:
+def path_of(root: Path, environment: str) -> Path:
+    """Return where it is written down."""
     return root / "open" / f"{store.key_of(environment)}.json"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 import time
@@ -101,6 +102,16 @@ def facts(unit: str) -> dict[str, Any]:
     found = state(unit)
     paths = [path for path in (found["fragment"], *found["drop_ins"]) if path]
     return {**found, "exec_start": exec_start(unit), "files": {path: _text(path) for path in paths}}
+
+
+def files_as_they_are(unit: str) -> dict[str, str]:
+    """Return a unit's file, drop-ins and environment files, secrets and all: for root alone."""
+    found = state(unit)
+    texts = {}
+    for path in (found["fragment"], *found["drop_ins"], *found["environment_files"]):
+        with contextlib.suppress(OSError, TypeError):
+            texts[path] = Path(path).read_bytes()[:_LARGEST_FILE].decode("utf-8", "replace")
+    return texts
 
 
 def exec_start(unit: str) -> list[list[str]]:

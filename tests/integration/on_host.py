@@ -234,14 +234,16 @@ def restart(host: SandboxHost, name: str) -> None:
 
 @contextmanager
 def beside_the_unit(host: SandboxHost, story: Story) -> Iterator[None]:
-    """Run the service's own command a second time, as its user, outside its unit."""
-    name = f"beside-{story.unit}"
-    _ssh(
-        host,
-        *("systemd-run", f"--unit={name}", f"--uid={story.user}", "--quiet"),
-        *("--setenv=VLLM_STANDIN_LOAD_SECONDS=0.1", "--", f"{story.environment}/bin/vllm"),
-        *("serve", story.model, "--host", story.listen, "--port", str(story.port)),
+    """Run the service's own command a second time, as its user, in no service at all."""
+    name = f"beside-{story.unit.removesuffix('.service')}.scope"
+    command = shlex.join(
+        (
+            *("systemd-run", "--scope", f"--unit={name}", f"--uid={story.user}", "--quiet"),
+            *("--setenv=VLLM_STANDIN_LOAD_SECONDS=0.1", "--", f"{story.environment}/bin/vllm"),
+            *("serve", story.model, "--host", story.listen, "--port", str(story.port)),
+        )
     )
+    _ssh(host, "sh", "-c", f"setsid {command} >/dev/null 2>&1 </dev/null &")
     try:
         until(lambda: _listeners(host, story.port) == 2, "two listen on the port", 20)
         yield

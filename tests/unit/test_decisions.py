@@ -111,6 +111,16 @@ def test_what_is_installed_already_is_not_redeployed_unless_asked_for() -> None:
     assert not planning.nothing_to_do(plan(), wish())
 
 
+def test_other_services_on_the_environment_are_named_and_refused_a_shell_is_not() -> None:
+    shell = {"unit": "session-3.scope", "pid": 7, "command": "python"}
+    other = {"unit": "vllm-b.service", "pid": None, "command": "/opt/vllm/env/bin/vllm serve"}
+    assert planning.objection(plan(), wish(), facts(environment__others=[shell])) is None
+    said = planning.objection(plan(), wish(), facts(environment__others=[shell, other]))
+    assert said is not None
+    assert "vllm-b.service" in said
+    assert "session-3" not in said
+
+
 def test_too_little_disk_is_refused() -> None:
     said = planning.objection(plan(), wish(), facts(environment__free_bytes=10**9))
     assert said is not None

@@ -146,7 +146,8 @@ def test_import_alone_does_not_notice_a_skew_but_the_start_does(tmp_path: Path) 
 @pytest.mark.parametrize(("kind", "stage"), FAILURES, ids=map("@".join, FAILURES))
 def test_fails_as_it_is_told(environment: Path, tmp_path: Path, kind: str, stage: str) -> None:
     asked = tmp_path / "failure.json"
-    asked.write_text(json.dumps({"kind": kind, "stage": stage, "after_seconds": 0.3}))
+    after = 2 if stage == "serving" else 0.3  # it has to be seen healthy before
+    asked.write_text(json.dumps({"kind": kind, "stage": stage, "after_seconds": after}))
     with serve(environment, tmp_path, VLLM_STANDIN_CONFIG=str(asked)) as running:
         if stage == "serving":
             running.wait_until_healthy()

@@ -162,6 +162,6 @@ HOSTILE = [
 
 @pytest.mark.parametrize("piece", HOSTILE)
 def test_hostile_text_does_not_take_long(piece: str) -> None:
-    began = time.monotonic()
+    began = time.process_time()
     safe(piece * (65536 // len(piece)))
-    assert time.monotonic() - began < 5
+    assert time.process_time() - began < 5

@@ -1,0 +1,100 @@
+"""Releases of an environment: which is live, is it what was recorded, which may be removed."""
+
+from pathlib import Path
+
+import pytest
+
+from blocks.supervisor.discard import discard, prune
+from blocks.supervisor.failures import Failure
+from blocks.supervisor.ledger import FOUND, LIVE, PREVIOUS, REJECTED, STAGED, Ledger
+from blocks.supervisor.seal import seal
+from blocks.supervisor.users import parse_units
+from blocks.supervisor.work import Work
+
+SHOWN = """\
+Id=vllm-a.service
+ExecStart={ path=/opt/env/bin/vllm ; argv[]=/opt/env/bin/vllm serve /m ; ignore_errors=no }
+
+Id=vllm-b.service
+ExecStart={ path=/usr/bin/env ; argv[]=/usr/bin/env /opt/env/bin/python -m vllm ; pid=0 }
+
+Id=other.service
+ExecStart={ path=/opt/env2/bin/vllm ; argv[]=/opt/env2/bin/vllm serve /m ; ignore_errors=no }
+
+Id=none.service
+"""
+
+
+class Site:
+    """An environment, and folders beside it that are releases."""
+
+    def __init__(self, root: Path) -> None:
+        self.environment = root / "env"
+        self.root = root / "state"
+        self.ledger = Ledger(self.root, str(self.environment))
+        self.work = Work(self.root, root=self.root, holder="r")
+        self.make("env", FOUND, LIVE)
+
+    def make(self, name: str, release: str, state: str) -> Path:
+        folder = self.environment.with_name(name)
+        info = folder / "lib/python3.11/site-packages/vllm-1.dist-info"
+        info.mkdir(parents=True)
+        (info / "RECORD").write_text("vllm/__init__.py,sha256=abc,1\n")
+        self.ledger.enter(folder, release, state)
+        return folder
+
+    def here(self) -> set[str]:
+        return {one.name for one in self.environment.parent.iterdir()} - {"state"}
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Site:
+    return Site(tmp_path)
+
+
+def test_neither_the_live_nor_the_previous_release_is_removed_nor_what_is_not_ours(
+    site: Site,
+) -> None:
+    for name, state in (
+        ("env.previous-1", PREVIOUS),
+        ("env.previous-2", PREVIOUS),
+        ("env.rejected-1", REJECTED),
+        ("env.12345678", STAGED),
+    ):
+        site.make(name, "r0", state)
+    site.environment.with_name("env.mine").mkdir()
+    removed = prune({"environment": str(site.environment)}, site.work)["removed"]
+    assert site.here() == {"env", "env.previous-2", "env.mine"}
+    assert len(removed) == 3
+    again = prune({"environment": str(site.environment)}, site.work)
+    assert again == {"removed": []}
+
+
+def test_only_what_this_redeploy_has_staged_is_discarded(site: Site) -> None:
+    environment = str(site.environment)
+    mine = site.make("env.1", "r", STAGED)
+    others = [site.make("env.2", "r2", STAGED), site.make("env.3", "r", PREVIOUS)]
+    assert discard({"environment": environment, "sibling": str(mine)}, site.work)["removed"]
+    assert not discard({"environment": environment, "sibling": str(mine)}, site.work)["removed"]
+    for folder in others:
+        with pytest.raises(Failure, match="left there"):
+            discard({"environment": environment, "sibling": str(folder)}, site.work)
+        assert folder.exists()
+
+
+def test_a_seal_breaks_when_something_is_installed_or_removed(site: Site) -> None:
+    before = seal(site.environment)
+    site.ledger.becomes(site.environment, LIVE, before)
+    assert site.ledger.look()[0]["seal"] == before
+    info = site.environment / "lib/python3.11/site-packages"
+    (info / "numpy-2.dist-info").mkdir()
+    added = seal(site.environment)
+    (info / "vllm-1.dist-info/RECORD").write_text("vllm/__init__.py,sha256=def,1\n")
+    assert len({before, added, seal(site.environment)}) == 3
+
+
+def test_units_that_begin_in_an_environment_are_found_by_their_commands() -> None:
+    assert [name for name, _ in parse_units(SHOWN, "/opt/env")] == [
+        "vllm-a.service",
+        "vllm-b.service",
+    ]
