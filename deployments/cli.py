@@ -19,6 +19,7 @@ for command in (
     commands.run,
     commands.plan,
     commands.rollback,
+    commands.resume,
     commands.status,
     commands.history,
     commands.diagnose,

@@ -95,6 +95,19 @@ def plan(
     _follow(wish, config, as_json=as_json)
 
 
+def resume(run: str, *, config: Config = None, as_json: AsJson = False) -> None:
+    """Go on with a redeploy that was cut off, where its host's record ends.
+
+    Parameters
+    ----------
+    run
+        The redeploy's id.
+    """
+    from deployments.resume import resume as go_on
+
+    go_on(run, config, as_json=as_json)
+
+
 def rollback(
     service: str, *, reason: str = "", config: Config = None, as_json: AsJson = False
 ) -> None:

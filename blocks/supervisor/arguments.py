@@ -55,6 +55,7 @@ READING: dict[str, Arguments] = {
     },
     "journal": _JOURNAL,
     "operations": {"prefix": _need(v.operation)},
+    "recorded": {"operation": _need(v.operation)},
     "status": {"environment": _may(v.path)},
     "history": {"environment": _may(v.path)},
     "lock": {

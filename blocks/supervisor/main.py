@@ -66,6 +66,7 @@ class Supervisor:
             "version": _version,
             **{verb: _loaded_when_called(where) for verb, where in READERS.items()},
             "operations": lambda asked: {"operations": self.operations.under(asked["prefix"])},
+            "recorded": lambda asked: {"answer": self.operations.recorded(asked["operation"])},
             "status": self._status,
             "history": lambda asked: {
                 "releases": releases.history(kept, asked["environment"]),

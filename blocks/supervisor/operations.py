@@ -206,6 +206,10 @@ class Operations:
             event, **{key: request[key] for key in ("operation", "verb", "holder")}, **more
         )
 
+    def recorded(self, name: str) -> dict[str, Any] | None:
+        """Return the state of an operation, and its result or progress; None: it is unknown."""
+        return self.answer(name) if (self._folder(name) / "request.json").exists() else None
+
     def answer(self, name: str) -> dict[str, Any]:
         """Return the state of a known operation, and its result or progress."""
         folder = self._folder(name)

@@ -272,7 +272,7 @@ def test_a_killed_run_goes_on_by_its_id(small_host: Scene, tmp_path: Path) -> No
     status = terminal.call("status", "small").stdout
     assert f"redeploy run small --resume {run}" in status
     assert "it has stopped the service" in status
-    done = terminal.json("run", "small", "--resume", run)
+    done = terminal.json("resume", run)
     assert done["ok"] is True
     assert done["id"] == run
     assert done["record"]["result"] == "live"
