@@ -11,9 +11,13 @@ _SYSTEMD = 1
 
 
 class End(NamedTuple):
-    """An end: when the main process exited, and whether systemd called it a success."""
+    """An end: when the main process exited badly, when it was over, and whether it was a success.
+
+    Of a main process that exits with 0 systemd says nothing but that the unit is over.
+    """
 
     exit_seen: float | None = None
+    over: float | None = None
     clean: bool | None = None
 
 
@@ -32,7 +36,8 @@ class Ends:
         if entry["message_id"] == _PROCESS_EXIT:
             known = known._replace(exit_seen=entry["time"])
         elif entry["message_id"] in (_UNIT_FAILED, _UNIT_SUCCEEDED):
-            known = known._replace(clean=entry["message_id"] == _UNIT_SUCCEEDED)
+            clean = entry["message_id"] == _UNIT_SUCCEEDED
+            known = known._replace(over=entry["time"], clean=clean)
         else:
             return
         self._by_invocation[invocation] = known

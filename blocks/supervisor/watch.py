@@ -218,7 +218,7 @@ class _Watch:
         end = self._ends.after(launch)
         if kind == "crashed" and end.clean and end.exit_seen is None:
             kind = "exited"  # systemd had already started it again when we looked
-        died_at = end.exit_seen or state["exec_main_exited"] or noticed
+        died_at = end.exit_seen or (end.clean and end.over) or state["exec_main_exited"] or noticed
         where = self._reached(state).where
         sentences = {
             "crashed": f"{self._unit} crashed {where}.",
