@@ -66,6 +66,6 @@ def test_ends_are_told_apart_by_invocation_and_only_systemd_tells_them() -> None
         (3.1, "other", "j", 1),
     ):
         ends.take({"time": time_, "message_id": message, "invocation": invocation, "pid": pid})
-    assert ends.after(0) == End(1.0, clean=False)
-    assert ends.after(1) == End(3.0, clean=None)
+    assert ends.after(0) == End(1.0, over=1.1, clean=False)
+    assert ends.after(1) == End(3.0)
     assert ends.after(2) == End()
