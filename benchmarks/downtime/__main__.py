@@ -163,7 +163,8 @@ def _told(load: float, gaps: dict[str, list[float]], commands: list[dict[str, An
     console = Console()
     console.print(table, f"A staged redeploy may take {allowed:.2f} s. While it was stopped:")
     for one in commands:
-        console.print(f"{one['after_seconds']:7.3f}  {' '.join(one['argv'])}", highlight=False)
+        line = f"{one['after_seconds']:7.3f}  {' '.join(one['argv'])}"
+        console.print(line, highlight=False, no_wrap=True, overflow="ellipsis")
     document = {"load_seconds": load, "gaps": gaps, "commands": commands}
     RESULTS.write_text(json.dumps(document, indent=2) + "\n")
     return int(middle["staged"] > allowed)
