@@ -3,7 +3,7 @@ export DO_NOT_TRACK = 1
 BIN = .venv/bin
 SANDBOX ?= demo
 
-.PHONY: demo test check unit screenshots install setup lock clean
+.PHONY: demo test chaos check unit screenshots install setup lock clean
 
 demo: setup  ## boot a real host, break it the way it broke, and watch it heal
 	@$(BIN)/python -m deployments.demo $(SANDBOX)
@@ -20,6 +20,9 @@ unit:  ## only what needs no host
 
 screenshots: setup  ## docs/screenshots: the story in Prefect's UI, as the browser test sees it
 	@SCREENSHOTS=docs/screenshots $(BIN)/pytest tests/integration/test_ui.py
+
+chaos: setup  ## every trouble at every moment, on real hosts: up to 45 minutes
+	@$(BIN)/python -m tests.chaos
 
 install:  ## what a controller needs: .venv alone
 	@.ci/setup python

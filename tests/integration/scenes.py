@@ -26,6 +26,8 @@ class Scene:
         config: the `redeploy.toml` for it.
         extra: further lines of the service's table in it.
         load_seconds: how long the stand-in loads; None: as the story has it.
+        published: who is told the configuration.
+        rewrite: makes another configuration of it first.
     """
 
     story: Story
@@ -35,6 +37,7 @@ class Scene:
     extra: str
     load_seconds: float | None = None
     published: list[Published] = field(default_factory=list)
+    rewrite: Callable[[str], str] = str
     untouched: bool = True
 
     @property
@@ -67,6 +70,7 @@ class Scene:
         """Write the configuration and tell it, if it is another than before."""
         text = toml.config_toml(self.host, self.story) + self.extra
         text = text.replace(f"[services.{self.story.service}]", f"[services.{self.service}]")
+        text = self.rewrite(text)
         if not self.config.exists() or text != self.config.read_text():
             self.config.write_text(text)
             for to in self.published:

@@ -56,7 +56,7 @@ class Serving:
 
 
 @contextmanager
-def serving(config: Path, folder: Path) -> Iterator[Serving]:
+def serving(config: Path, folder: Path, **variables: str) -> Iterator[Serving]:
     """Run `redeploy serve` with a Prefect home of its own while the block runs."""
     port = free_port()
     home, output = folder / "prefect", folder / "serve.log"
@@ -67,7 +67,7 @@ def serving(config: Path, folder: Path) -> Iterator[Serving]:
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=log,
-            env=environment(home),
+            env=environment(home, **variables),
             start_new_session=True,
         )
     url = f"http://127.0.0.1:{port}"

@@ -1,0 +1,118 @@
+"""A host, its own `redeploy serve`, and one cell of the matrix after the other."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from deployments.sandbox import story
+from deployments.sandbox.stories import STORIES
+from tests.chaos.cells import Cell
+from tests.chaos.checker import violations
+from tests.chaos.faults import STRIKE, Site, heal
+from tests.chaos.index import Index
+from tests.integration import on_host
+from tests.integration.in_process import save_blocks
+from tests.integration.polling import until
+from tests.integration.scenes import Scene, stage, strike
+from tests.integration.serving import Serving, serving
+
+LOAD_SECONDS = 3
+SHORT = """
+start_deadline_seconds = 40
+gpu_wait_seconds = 5
+grace_seconds = 6
+stop_timeout_seconds = 30
+"""
+PATIENCE_SECONDS = 6
+SETTLED_SECONDS = 150
+
+STRIKES_AT = {
+    ("before-stop", "staged"): ("started", "reinstall"),
+    ("before-stop", "classic"): ("finished", "open"),
+    ("switch-open", "staged"): ("started", "attempt-1/start"),
+    ("switch-open", "classic"): ("started", "switch"),
+    ("loading", "staged"): ("started", "attempt-1/wait-healthy"),
+    ("failed", "staged"): ("failed", "attempt-1/wait-healthy"),
+    ("rolling-back", "staged"): ("started", "revert"),
+}
+FAILING = ("failed", "rolling-back")
+
+
+@dataclass
+class Arena:
+    """A host whose time-outs are short."""
+
+    scene: Scene
+    index: Index
+    folder: Path
+
+    def play(self, cell: Cell) -> list[str]:
+        """Let a cell happen, and return what is wrong on the host afterwards."""
+        self.scene.fresh()
+        if cell.fault == "disk-full":
+            on_host.mount_small(self.scene.host, on_host.REMEMBERED, "16m")
+        version = self.scene.story.nightly.version
+        if cell.phase in FAILING:
+            story.set_failure(self.scene.host, "crash", "loading", version=version)
+        with self._served() as server:
+            site = Site(self.scene, server, self.index, "")
+            try:
+                self._strike(cell, site)
+                settled(self.scene)
+            finally:
+                heal(site)
+        return violations(self.scene)
+
+    def _strike(self, cell: Cell, site: Site) -> None:
+        with on_host.following(self.scene.host) as log:
+            asked = {"service": self.scene.service, "strategy": cell.strategy}
+            site.run = site.server.api.start(**asked, benchmark=False).id
+            log.wait_for(*STRIKES_AT[cell.phase, cell.strategy], seconds=90)
+            STRIKE[cell.fault](site)
+
+    @contextmanager
+    def _served(self) -> Iterator[Serving]:
+        with serving(
+            self.scene.config,
+            self.folder,
+            VLLM_REDEPLOY_READY_PATIENCE_SECONDS="5",
+            VLLM_REDEPLOY_LEASE_SECONDS="60",
+        ) as server:
+            save_blocks(server, self.scene.config)
+            yield server
+
+
+@contextmanager
+def arena(number: int, folder: Path) -> Iterator[Arena]:
+    """Boot a host for cells, and take it away again."""
+    own = folder / str(number)
+    own.mkdir()
+    scene = stage(number, STORIES["small"], own, extra=SHORT, load_seconds=LOAD_SECONDS)
+    index = Index(scene.host.index_url)
+    scene.rewrite = lambda text: _impatient(text, scene.host.index_url, index.url)
+    scene.describe()
+    try:
+        yield Arena(scene, index, own)
+    finally:
+        index.close()
+        strike(scene)
+
+
+def settled(scene: Scene) -> None:
+    """Wait until nothing is under way on a host any more, whoever ends it."""
+    until(lambda: _is_settled(scene), f"{scene.host.name} has settled", SETTLED_SECONDS, pause=0.5)
+
+
+def _is_settled(scene: Scene) -> bool:
+    try:
+        left = on_host.matching(scene.host, f"{on_host.REMEMBERED}/open/*.json")
+        left += on_host.matching(scene.host, f"{on_host.REMEMBERED}/locks/*.json")
+        return not left and not on_host.units(scene.host, "redeploy-*")
+    except AssertionError:
+        return False  # it is down, or cut off
+
+
+def _impatient(text: str, index: str, instead: str) -> str:
+    head, _, services = text.replace(index, instead).partition("\n[services.")
+    return f"{head}link_patience_seconds = {PATIENCE_SECONDS}\n\n[services.{services}"

@@ -1,0 +1,71 @@
+"""A wheel index between a host and the real one, that can be gone, or send broken wheels."""
+
+import threading
+from http import HTTPStatus
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import httpx
+
+from deployments.sandbox import network
+
+
+class Index:
+    """Passes on what it is asked for.
+
+    Args:
+        upstream: the URL of the real index.
+    """
+
+    def __init__(self, upstream: str) -> None:
+        self.upstream = upstream
+        self.gone = False
+        self.corrupt = False
+        index = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_GET(self) -> None:
+                index.answer(self)
+
+            do_HEAD = do_GET
+
+            def log_message(self, *_: object) -> None:
+                """Say nothing."""
+
+        self._server = ThreadingHTTPServer((network.GATEWAY, 0), Handler)
+        self._server.daemon_threads = True
+        threading.Thread(target=self._server.serve_forever, daemon=True).start()
+
+    @property
+    def url(self) -> str:
+        """Where it is asked."""
+        return f"http://{network.GATEWAY}:{self._server.server_port}"
+
+    def answer(self, request: BaseHTTPRequestHandler) -> None:
+        """Answer one request, or hang up."""
+        if self.gone:
+            request.close_connection = True
+            return
+        named = request.headers.get("Range")
+        page = httpx.request(
+            request.command,
+            f"{self.upstream}{request.path}",
+            headers={"Range": named} if named else {},
+            trust_env=False,
+        )
+        body = page.content
+        if self.corrupt and request.path.partition("?")[0].endswith(".whl"):
+            body = body[:-64] + bytes(64)
+        request.send_response(page.status_code)
+        for name in ("Content-Type", "Content-Range", "Accept-Ranges", "ETag"):
+            if name in page.headers:
+                request.send_header(name, page.headers[name])
+        length = page.headers.get("Content-Length") if request.command == "HEAD" else len(body)
+        request.send_header("Content-Length", str(length))
+        request.end_headers()
+        if request.command == "GET" and page.status_code != HTTPStatus.NOT_MODIFIED:
+            request.wfile.write(body)
+
+    def close(self) -> None:
+        """End it."""
+        self._server.shutdown()
+        self._server.server_close()
