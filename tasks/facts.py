@@ -42,6 +42,7 @@ class UnitFacts(_Fact):
     drop_ins: list[str] = []
     environment_files: list[str] = []
     exec_start: list[list[str]] = []
+    needs_daemon_reload: bool = False
 
     @property
     def exists(self) -> bool:
@@ -132,7 +133,7 @@ class Gpu(_Fact):
 
 
 class GpuFacts(_Fact):
-    """The driver and its GPUs."""
+    """The driver and its GPUs, as a process saw them that was started for it."""
 
     driver: str | None = None
     problem: str | None = None
@@ -148,6 +149,7 @@ class Facts(_Fact):
     environment: EnvironmentFacts
     model: ModelFacts | None = None
     gpus: GpuFacts = GpuFacts()
+    replaced: list[str] = []
 
     def gpu_baseline(self) -> dict[str, int]:
         """Return the memory that others hold on each GPU this service uses, in bytes, by index."""

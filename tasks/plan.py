@@ -134,6 +134,8 @@ def markers(facts: Facts) -> dict[str, str]:
 
 
 def _draw_up(run: Redeployment, facts: Facts) -> Plan:
+    probed = run.supervisor.call("probe", {"environment": run.service.environment})
+    refuse_if(probed["problem"] and f"The environment cannot be switched: {probed['problem']}.")
     wheel = _wheel(run, facts)
     service = run.service
     resolved = run.do(
@@ -159,6 +161,7 @@ def _draw_up(run: Redeployment, facts: Facts) -> Plan:
         changes=diff(installed, {**installed, **locked}, locked),
         delta=commit_delta(installed[service.distribution], locked[service.distribution]),
         skews=skews(predicted(facts, locked), markers(facts)),
+        switch=probed["how"],
     )
 
 

@@ -20,6 +20,7 @@ class Plan(BaseModel):
         changes: what becomes of each package, those that stay behind included.
         delta: the commits between the two versions.
         skews: packages that will be out of step.
+        switch: how the environments will be exchanged: "exchange", or "two-step".
         back_to: the folder of the release to go back to; None where a new one is built.
     """
 
@@ -31,4 +32,5 @@ class Plan(BaseModel):
     changes: PackageDiff
     delta: CommitDelta
     skews: list[Skew]
+    switch: str = "exchange"
     back_to: str | None = None

@@ -18,6 +18,8 @@ from tasks.steps import step
 from tasks.wait_healthy import LOOPBACK, ask, standing
 
 _REMEMBERED = "old"
+_NO_DRIVER = "no NVIDIA driver"
+_KNOWINGLY = "If the old release shall be replaced all the same: --even-if-broken."
 
 
 class Old(BaseModel):
@@ -44,6 +46,8 @@ def prove_old(run: Redeployment, before: Facts, plan: Plan) -> Old:
     """
     if run.finished(_REMEMBERED):
         return _remembered(run, Old())
+    if (why := not_startable(before)) and not run.request.even_if_broken and not run.stops():
+        raise PlanRefused(f"{why} The service was not stopped.", hint=_KNOWINGLY)
     if before.unit.active_state != "active" or run.stops():
         return Old(kind=run.service.kind)
     stands = standing(run, before.unit.invocation_id, before.unit.n_restarts)
@@ -62,6 +66,29 @@ def prove_old(run: Redeployment, before: Facts, plan: Plan) -> Old:
         found = metrics.read(base_url)
     old.metrics = sorted(found.names()) if found else []
     return _remembered(run, old)
+
+
+def not_startable(facts: Facts) -> str | None:
+    """Return why the running release could not be started again as it runs, or None.
+
+    It is what a failed redeploy goes back to.
+    """
+    unit, gpus = facts.unit, facts.gpus
+    if unit.needs_daemon_reload:
+        return (
+            f"The unit's files ({unit.fragment}) are not what systemd has read: a start would not "
+            "be of what runs. Run `systemctl daemon-reload` and restart it, to see that it serves."
+        )
+    if facts.replaced:
+        return (
+            f"The service runs from files that are no longer there ({facts.replaced[0]}): "
+            f"{facts.environment.path} was changed under it, and nobody has seen it start since."
+        )
+    if gpus.problem and not gpus.problem.startswith(_NO_DRIVER):
+        return f"A new process cannot talk to the GPU driver, so no start would: {gpus.problem}."
+    if facts.model is not None and facts.model.problem:
+        return f"The model's files could not be looked at: {facts.model.problem}."
+    return None
 
 
 def listening_at(run: Redeployment, before: Facts) -> str:

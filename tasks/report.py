@@ -33,12 +33,20 @@ def plan_page(plan: Plan) -> str:
         [
             f"# {inert(plan.before)} → {inert(plan.after)}",
             f"{_origin(plan)} {commits(plan.delta)}",
+            _SWITCH[plan.switch],
             "## Out of step",
             skewed,
             "## Packages",
             packages(plan.changes),
         ]
     )
+
+
+_SWITCH = {
+    "exchange": "The old environment and the new one are exchanged at once.",
+    "two-step": "This file system cannot exchange two folders at once: they are moved one after "
+    "the other, and what is cut off in between is finished by the host.",
+}
 
 
 def _origin(plan: Plan) -> str:

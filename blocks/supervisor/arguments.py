@@ -54,6 +54,7 @@ READING: dict[str, Arguments] = {
         "restarts_tolerated": _RESTARTS,
     },
     "journal": _JOURNAL,
+    "probe": {"environment": _need(v.path)},
     "operations": {"prefix": _need(v.operation)},
     "recorded": {"operation": _need(v.operation)},
     "status": {"environment": _may(v.path)},

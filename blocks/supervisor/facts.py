@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from blocks.supervisor import environment, gpus, patience, units, users, uv
+from blocks.supervisor import cgroups, environment, gpus, patience, units, users, uv
 from blocks.supervisor.secrets import redacted_argv
 from blocks.supervisor.work import Work
 
@@ -17,6 +17,8 @@ _ENVIRONMENT_SECONDS = 15
 _SIZE_SECONDS = 30
 _MODEL_SECONDS = 10
 _UV_SECONDS = 10
+_GONE = " (deleted)"
+_MOST_NAMED = 10
 
 
 def facts(arguments: dict[str, Any], work: Work | None = None) -> dict[str, Any]:
@@ -30,6 +32,7 @@ def facts(arguments: dict[str, Any], work: Work | None = None) -> dict[str, Any]
         "uv": used_by,
         "unit": unit,
         "process": process(unit["main_pid"]),
+        "replaced": replaced(group, arguments["environment"]),
         "environment": {
             **found,
             "others": users.others(arguments["environment"], arguments["unit"], group),
@@ -67,6 +70,21 @@ def process(pid: int | None) -> dict[str, Any] | None:
         executable = os.fspath(Path(f"/proc/{pid}/exe").readlink())
         return {"pid": pid, "argv": redacted_argv(argv), "executable": executable}
     return None
+
+
+def replaced(control_group: str | None, environment_path: str) -> list[str]:
+    """Return files of an environment that processes have in use and that are no longer there.
+
+    What runs is then not what lies on the disk. At most ten of them are named.
+    """
+    found: set[str] = set()
+    for pid in cgroups.members(control_group) if control_group else ():
+        with contextlib.suppress(OSError):
+            for line in Path(f"/proc/{pid}/maps").read_text("utf-8", "replace").splitlines():
+                path = line.partition("/")[2]
+                if path.endswith(_GONE) and f"/{path}".startswith(f"{environment_path}/"):
+                    found.add(f"/{path[: -len(_GONE)]}")
+    return sorted(found)[:_MOST_NAMED]
 
 
 def environment_and_uv(path: str) -> tuple[dict[str, Any], dict[str, Any] | None]:

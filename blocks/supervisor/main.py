@@ -26,7 +26,12 @@ REFUSED_EXIT = 2
 ROLLBACK = "rollback"
 """The verb of a person who goes back by hand."""
 _LARGEST_REQUEST = 32 << 20
-READERS = {"facts": "facts.facts", "journal": "journal.journal", "alive": "watch.alive"}
+READERS = {
+    "facts": "facts.facts",
+    "journal": "journal.journal",
+    "alive": "watch.alive",
+    "probe": "probe.probe",
+}
 DOERS = {
     "facts": "facts.facts",
     "journal": "journal.journal",

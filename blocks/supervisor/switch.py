@@ -138,22 +138,36 @@ def _intent(paths: Paths) -> dict[str, Any]:
     return {"old": _inode(paths.live), "new": _inode(paths.sibling)}
 
 
+def exchanges(one: Path, other: Path) -> bool:
+    """Exchange two folders at once, and tell whether the file system can do so.
+
+    Raises:
+        OSError: They cannot be moved at all.
+    """
+    try:
+        _renameat2(one, other, _RENAME_EXCHANGE)
+    except OSError as error:
+        if error.errno not in _NOT_HERE:
+            raise
+        return False
+    return True
+
+
 def _exchange(paths: Paths) -> str:
     """Exchange the two folders at once, or one after the other where the file system cannot."""
     try:
-        _renameat2(paths.sibling, paths.live, _RENAME_EXCHANGE)
+        if exchanges(paths.sibling, paths.live):
+            return "exchange"
     except OSError as error:
-        if error.errno not in _NOT_HERE:
-            raise _not_moved(paths.sibling, paths.live, error) from error
-        try:
-            _move(paths.live, paths.previous, paths)
-            _move(paths.sibling, paths.live, paths)
-        except (Failure, OSError):
-            if _inode(paths.live) is None:
-                _move(paths.previous, paths.live, paths)
-            raise
-        return "two-step"
-    return "exchange"
+        raise _not_moved(paths.sibling, paths.live, error) from error
+    try:
+        _move(paths.live, paths.previous, paths)
+        _move(paths.sibling, paths.live, paths)
+    except (Failure, OSError):
+        if _inode(paths.live) is None:
+            _move(paths.previous, paths.live, paths)
+        raise
+    return "two-step"
 
 
 def _move(source: Path, target: Path, paths: Paths) -> None:

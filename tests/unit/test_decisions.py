@@ -14,6 +14,7 @@ from tasks.packages.families import Skew
 from tasks.packages.index import Wheel
 from tasks.packages.versions import commit_delta
 from tasks.planned import Plan
+from tasks.prove_old import not_startable
 from tasks.request import Request, SkewPolicy
 from tasks.snapshot import unusable
 
@@ -109,6 +110,24 @@ def test_what_is_installed_already_is_not_redeployed_unless_asked_for() -> None:
     assert planning.nothing_to_do(same, wish())
     assert not planning.nothing_to_do(same, wish(reinstall=True))
     assert not planning.nothing_to_do(plan(), wish())
+
+
+@pytest.mark.parametrize(
+    ("changes", "word"),
+    [
+        ({"unit__needs_daemon_reload": True}, "daemon-reload"),
+        ({"replaced": ["/opt/vllm/env/lib/torch.so"]}, "torch.so"),
+        ({"gpus": {"problem": "NVML: Driver/library version mismatch"}}, "version mismatch"),
+        ({"model": {"path": "/m", "exists": False, "problem": "/m did not answer"}}, "/m did not"),
+    ],
+)
+def test_what_could_not_be_started_again_is_not_stopped(changes: Any, word: str) -> None:
+    assert word in str(not_startable(facts(**changes)))
+
+
+def test_a_host_without_a_driver_is_no_reason_not_to_stop() -> None:
+    assert not_startable(facts()) is None
+    assert not_startable(facts(gpus={"problem": "no NVIDIA driver (not found)"})) is None
 
 
 def test_other_services_on_the_environment_are_named_and_refused_a_shell_is_not() -> None:

@@ -7,6 +7,7 @@ import pytest
 from blocks.supervisor.discard import discard, prune
 from blocks.supervisor.failures import Failure
 from blocks.supervisor.ledger import FOUND, LIVE, PREVIOUS, REJECTED, STAGED, Ledger
+from blocks.supervisor.probe import probe
 from blocks.supervisor.seal import seal
 from blocks.supervisor.users import parse_units
 from blocks.supervisor.work import Work
@@ -98,3 +99,29 @@ def test_units_that_begin_in_an_environment_are_found_by_their_commands() -> Non
         "vllm-a.service",
         "vllm-b.service",
     ]
+
+
+def test_what_can_be_switched_is_found_out_on_empty_folders(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = {"environment": str(site.environment)}
+    before = site.here()
+    assert probe(asked) == {"how": "exchange", "problem": None}
+    monkeypatch.setattr("blocks.supervisor.switch._RENAME_EXCHANGE", 1 << 20)
+    assert probe(asked) == {"how": "two-step", "problem": None}
+    assert site.here() == before
+
+
+def test_a_link_a_mount_and_a_conda_environment_are_not_switched(site: Site) -> None:
+    link = site.environment.with_name("link")
+    link.symlink_to(site.environment)
+    (site.environment / "conda-meta").mkdir()
+    for path, word in (
+        (link, "is a link"),
+        (Path("/proc"), "mount point"),
+        (site.environment, "conda"),
+        (site.environment.with_name("none"), "not a folder"),
+    ):
+        found = probe({"environment": str(path)})
+        assert found["how"] is None
+        assert word in found["problem"]
