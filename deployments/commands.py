@@ -25,6 +25,7 @@ def run(
     even_if_broken: bool = False,
     attempts: int = 3,
     benchmark: bool = True,
+    wait_minutes: int = 0,
     reason: str = "",
     resume: str | None = None,
     config: Config = None,
@@ -50,6 +51,8 @@ def run(
         How many starts before the way back.
     benchmark
         Run `vllm bench serve` at the end.
+    wait_minutes
+        How long to wait where another redeploy holds the environment; 0: refuse.
     reason
         Why; kept in the record.
     resume
@@ -64,6 +67,7 @@ def run(
         "even_if_broken": even_if_broken,
         "attempts": attempts,
         "benchmark": benchmark,
+        "wait_minutes": wait_minutes,
         "reason": reason,
         "resume": resume,
     }

@@ -2,6 +2,14 @@
 
 import logging
 
+from tenacity import (
+    RetryCallState,
+    Retrying,
+    retry_if_exception,
+    stop_after_delay,
+    wait_fixed,
+)
+
 from blocks.errors import RedeployError, Refused
 from blocks.settings import Settings
 from tasks.errors import StepFailed
@@ -9,6 +17,8 @@ from tasks.policies import seconds_for
 from tasks.redeployment import Redeployment
 from tasks.request import Request
 from tasks.steps import step
+
+_LOOK_SECONDS = 5.0
 
 
 @step("lock")
@@ -42,14 +52,30 @@ def acquire(run: Redeployment) -> None:
         "lease_seconds": Settings().lease_seconds,
     }
     run.holds_lock = True  # also when the answer is lost
+    patience = Retrying(
+        retry=retry_if_exception(_is_held),
+        stop=stop_after_delay(run.request.wait_minutes * 60),
+        wait=wait_fixed(_LOOK_SECONDS),
+        before_sleep=lambda state: _say_once(run, state),
+        reraise=True,
+    )
     try:
-        answer = run.supervisor.call("lock", payload, timeout=seconds_for("lock"))
+        answer = patience(run.supervisor.call, "lock", payload, timeout=seconds_for("lock"))
     except Refused as refused:
         run.holds_lock = False
         raise StepFailed.of("lock", refused) from refused
     run.request = _first_wish(run)
     if answer.get("taken_over"):
         run.log(f"Took over the lock of a redeploy that fell silent: {answer['taken_over']}")
+
+
+def _is_held(error: BaseException) -> bool:
+    return isinstance(error, Refused) and error.kind in ("locked", "unfinished")
+
+
+def _say_once(run: Redeployment, state: RetryCallState) -> None:
+    if state.attempt_number == 1 and state.outcome is not None:
+        run.log(f"Waiting for up to {run.request.wait_minutes} min: {state.outcome.exception()}")
 
 
 def _first_wish(run: Redeployment) -> Request:

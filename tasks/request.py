@@ -70,6 +70,13 @@ class Request(BaseModel):
     benchmark: bool = Field(
         True, title="Benchmark", description="Run `vllm bench serve` at the end."
     )
+    wait_minutes: int = Field(
+        0,
+        title="Wait for the environment",
+        ge=0,
+        le=24 * 60,
+        description="How long to wait where another redeploy holds the environment; 0: refuse.",
+    )
     reason: OneLine = Field(
         "", title="Reason", max_length=500, description="Why; kept in the record."
     )

@@ -9,6 +9,7 @@ import pytest
 
 from deployments.sandbox import hosts
 from tests.integration import on_host
+from tests.integration.in_process import redeploy
 from tests.integration.polling import until
 from tests.integration.prefect_api import FlowRun, PrefectApi
 from tests.integration.scenes import Scene
@@ -120,6 +121,20 @@ def test_a_cut_link_is_waited_for(small_host: Scene, prefect: PrefectApi) -> Non
     ended = prefect.wait(run.id, seconds=120)
     assert ended.state.type == "COMPLETED", ended.state.message
     assert set(on_host.started(scene.host, run.id).values()) == {1}
+
+
+def test_of_two_at_once_one_is_refused_or_waits(small_host: Scene, server: Serving) -> None:
+    scene = small_host.fresh()
+    first = server.api.start(service=scene.service, benchmark=False)
+    with on_host.following(scene.host) as log:
+        log.wait_for("started", "reinstall")
+    refused = redeploy(server, service=scene.service, benchmark=False)
+    assert refused.state.type == "FAILED"
+    assert f"is held by {first.id}" in str(refused.state.message)
+    waited = redeploy(server, service=scene.service, benchmark=False, wait_minutes=3)
+    assert server.api.wait(first.id, seconds=5).state.type == "COMPLETED"
+    assert waited.state.type == "COMPLETED"
+    assert "Nothing to do" in str(waited.state.message)
 
 
 def _resume(api: PrefectApi, run: str) -> None:
