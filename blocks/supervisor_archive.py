@@ -13,7 +13,7 @@ import blocks
 
 _ROOT = Path(blocks.__file__).resolve().parent.parent
 _SHEBANG = b"#!/usr/bin/env python3\n"
-_MAIN = "import sys\n\nfrom blocks.supervisor.main import main\n\nsys.exit(main(sys.argv[1:]))\n"
+_MAIN = "blocks/supervisor_entry.py"
 _CARRIED = ("blocks/supervisor", "tasks/startup")
 _PACKAGES = ("blocks/__init__.py", "tasks/__init__.py")
 _EPOCH = (1980, 1, 1, 0, 0, 0)
@@ -45,7 +45,8 @@ def archive() -> Archive:
 
 
 def _contents() -> dict[str, str]:
-    texts = {"__main__.py": _MAIN, "pynvml.py": _pynvml()}
+    entry = (_ROOT / _MAIN).read_text(encoding="utf-8")
+    texts = {"__main__.py": entry, "pynvml.py": _pynvml()}
     texts.update(dict.fromkeys(_PACKAGES, ""))
     for folder in _CARRIED:
         for path in sorted((_ROOT / folder).glob("*.py")):
