@@ -202,6 +202,11 @@ def inodes(host: SandboxHost, *patterns: str) -> dict[str, str]:
     return {path: inode for inode, path in (line.split(" ", 1) for line in lines)}
 
 
+def modes(host: SandboxHost, *paths: str) -> list[str]:
+    """Return the owner and the permissions of some paths."""
+    return _text(host, "stat", "--format=%U %a", "--", *paths).splitlines()
+
+
 def units(host: SandboxHost, pattern: str) -> list[str]:
     """Return the units that systemd knows by a pattern, whatever their state."""
     listed = ("systemctl", "list-units", "--all", "--plain", "--no-legend", "--", pattern)

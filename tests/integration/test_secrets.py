@@ -22,7 +22,9 @@ def test_a_service_with_a_key_is_redeployed_and_the_key_kept_secret(
     assert run.state.type == "COMPLETED", run.state.message
     assert on_host.record(scene.host, run.id)["benchmark"]["failed"] == 0
     remembered = (on_host.REMEMBERED, "/run", "/tmp", "/var/tmp")  # noqa: S108
-    assert on_host.files_with(scene.host, key, *remembered) == []
+    copy = f"{on_host.REMEMBERED}/units/{run.id}.json"  # the unit's environment file, for root
+    assert on_host.files_with(scene.host, key, *remembered) == [copy]
+    assert on_host.modes(scene.host, copy, on_host.REMEMBERED) == ["root 600", "root 700"]
     assert key not in on_host.whole_journal(scene.host)
     found = subprocess.run(
         ["grep", "-rlF", "-e", key, "--", server.home, server.output],
