@@ -34,6 +34,7 @@ RECORDS: dict[Act, tuple[str, str]] = {
 }
 
 
+DRAINED = " STILL DRAINED, until it is gone on with: --resume {holder}"
 BACK = "Rolled back to {after}; serving. {silence}"
 
 
@@ -81,7 +82,7 @@ class Guard:
             elif act == "abandon":
                 staged = {"sibling": undertaken["sibling"]}
                 self._ensure(undertaken, "discard", {**environment, **staged})
-                self._end(undertaken)
+                self._end(undertaken, keep_lock=transactions.is_drained(done))
             elif act == "end":
                 self._end(undertaken)
             elif act != "wait":
@@ -100,8 +101,8 @@ class Guard:
             silent_seconds=silent,
             grace_seconds=grace,
             working=any(one["state"] == "running" for one in done),
-            recorded=any(one["verb"] == "record" and one["state"] == "succeeded" for one in done),
-            stopped=any(one["verb"] in transactions.STOPS for one in done),
+            recorded=transactions.has_ended(done),
+            stopped=transactions.has_stopped(done),
             serves=overdue and _serves(self._operations, undertaken, done),
             way_back=_way_back(undertaken["holder"], done),
         )
@@ -120,6 +121,8 @@ class Guard:
             error=error,
             silence=f"nothing was heard of it for {undertaken['grace_seconds']:g} s.",
         )
+        if transactions.is_drained(done):
+            said += DRAINED.format(holder=undertaken["holder"])
         record = {
             **draft,
             "time": now.isoformat(timespec="seconds"),
@@ -132,11 +135,15 @@ class Guard:
         answer = self._operations.answer(transactions.revert_of(undertaken["holder"]))
         return str((answer["error"] or {}).get("message", ""))
 
-    def _end(self, undertaken: dict[str, Any]) -> None:
-        """Let go of what has come to its end, or has never touched the service."""
+    def _end(self, undertaken: dict[str, Any], *, keep_lock: bool = False) -> None:
+        """Let go of what has come to its end, or has never touched the service.
+
+        One that has taken the service out of its router has to be gone on with to put it back.
+        """
         holder, environment = undertaken["holder"], undertaken["environment"]
         self._log("let-go", holder)
-        self._locks.give_back(environment, holder)
+        if not keep_lock:
+            self._locks.give_back(environment, holder)
         transactions.close(self._kept.root, environment, holder)
 
     def _log(self, event: str, holder: str, **more: Any) -> None:

@@ -129,7 +129,9 @@ class Supervisor:
     def _unlock(self, asked: dict[str, Any]) -> dict[str, Any]:
         """Give the lock back; what has come to an end, or never began, is guarded no longer."""
         holder, environment = asked["holder"], asked["environment"]
-        if _has_ended(done := self.operations.under(holder)) or not _has_stopped(done):
+        if transactions.has_ended(
+            done := self.operations.under(holder)
+        ) or not transactions.has_stopped(done):
             transactions.close(self._store.root, environment, holder)
         return self.locks.give_back(environment, holder)
 
@@ -144,21 +146,9 @@ class Supervisor:
 
     def _half_done(self, holder: str) -> bool:
         done = self.operations.under(holder)
-        return not _has_ended(done) and (_has_stopped(done) or _is_drained(done))
-
-
-def _has_ended(done: list[dict[str, Any]]) -> bool:
-    return any(one["verb"] == "record" and one["state"] == "succeeded" for one in done)
-
-
-def _has_stopped(done: list[dict[str, Any]]) -> bool:
-    return any(one["verb"] in transactions.STOPS for one in done)
-
-
-def _is_drained(done: list[dict[str, Any]]) -> bool:
-    """Tell whether a redeploy has taken the service out of its router and not put it back."""
-    notes = [one["operation"].rpartition("/")[2].rpartition("-")[0] for one in done]
-    return notes.count("draining") > notes.count("undrained")
+        return not transactions.has_ended(done) and (
+            transactions.has_stopped(done) or transactions.is_drained(done)
+        )
 
 
 def _loaded_when_called(where: str) -> Callable[..., dict[str, Any]]:

@@ -87,7 +87,7 @@ def _require_ahead(
             "long, or somebody told it to.",
             f"See how it ended: --resume {holder}",
         )
-    if any(one["verb"] == "record" and one["state"] == "succeeded" for one in done):
+    if has_ended(done):
         raise Refusal(
             "has-ended",
             f"The redeploy {holder} has ended; its end is recorded.",
@@ -101,6 +101,22 @@ def _require_ahead(
             "heard nothing of it for too long.",
             "Begin another one.",
         )
+
+
+def has_ended(done: list[dict[str, Any]]) -> bool:
+    """Tell by its operations whether the end of a redeploy is recorded."""
+    return any(one["verb"] == "record" and one["state"] == "succeeded" for one in done)
+
+
+def has_stopped(done: list[dict[str, Any]]) -> bool:
+    """Tell whether a redeploy was ever told to stop the service."""
+    return any(one["verb"] in STOPS for one in done)
+
+
+def is_drained(done: list[dict[str, Any]]) -> bool:
+    """Tell whether a redeploy has taken the service out of its router and not put it back."""
+    notes = [one["operation"].rpartition("/")[2].rpartition("-")[0] for one in done]
+    return notes.count("draining") > notes.count("undrained")
 
 
 def _last(root: Path, environment: str) -> Path:
