@@ -24,8 +24,8 @@ RECORD = '{"time": "2", "result": "%s", "after": "%s", "before": "%s"}'
 PLANTED = {
     "nobody answers": (f"systemctl stop {STORY.unit}", f"systemctl start {STORY.unit}"),
     "is not as its RECORD says": (
-        f"echo >> {ENVIRONMENT}/lib/python3.11/site-packages/vllm/version.py",
-        f"truncate -s -1 {ENVIRONMENT}/lib/python3.11/site-packages/vllm/version.py",
+        f"echo >> {ENVIRONMENT}/lib/python3.11/site-packages/vllm/__init__.py",
+        f"truncate -s -1 {ENVIRONMENT}/lib/python3.11/site-packages/vllm/__init__.py",
     ),
     "live is recorded as": (
         f"mkdir -p {REMEMBERED}/environments && "
@@ -72,7 +72,7 @@ PLANTED = {
         f"umount {ENVIRONMENT}/m && rmdir {ENVIRONMENT}/m",
     ),
     "a process is left over": (
-        "setsid sh -c 'exec -a redeploy-supervisor sleep 60' >/dev/null 2>&1 </dev/null &",
+        "setsid bash -c 'exec -a redeploy-supervisor sleep 60' >/dev/null 2>&1 </dev/null &",
         "pkill -f '^redeploy-supervisor'",
     ),
 }
