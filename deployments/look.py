@@ -154,7 +154,8 @@ def _status_rows(
     yield "GPUs", gpus_in_words(facts)
     live = next((one for one in state["folders"] if one["path"] == environment.path), None)
     if live is not None:
-        changed = "as it was recorded" if live["as_recorded"] else "CHANGED since it was recorded"
+        known = {True: "as it was recorded", False: "CHANGED since it was recorded"}
+        changed = known.get(live["as_recorded"], "its files were not recorded")
         yield "release", f"{live['release']}, live since {_clock(live['since'])}, {changed}"
     for one in state["folders"]:
         if one is not live:

@@ -1,7 +1,8 @@
 """What becomes of a redeploy that its flow has left alone. Pure; tested by case files.
 
 A lost link never reverts a good start: while anything works on the host, its guard waits. Only
-when nothing works and nobody has asked for anything for the grace time does it come to an end.
+when nothing works and nobody has asked for anything for the grace time does it come to an end. A
+way back that was begun is gone on with at once.
 """
 
 from __future__ import annotations
@@ -48,11 +49,11 @@ def decide(seen: Seen) -> Decision:
         return Decision("wait", seen.grace_seconds)
     if seen.recorded:
         return Decision("end")
+    if seen.way_back == "begun":  # and cut off: it was decided then
+        return Decision("revert")
     left = seen.grace_seconds - seen.silent_seconds
     if left > 0:
         return Decision("wait", left)
-    if seen.way_back == "begun":
-        return Decision("revert")
     if seen.way_back == "succeeded":
         return Decision("record-reverted")
     if seen.way_back == "failed":

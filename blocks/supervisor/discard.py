@@ -9,7 +9,6 @@ from typing import Any
 
 from blocks.supervisor.failures import Failure
 from blocks.supervisor.ledger import LIVE, PREVIOUS, STAGED, Ledger
-from blocks.supervisor.seal import seal
 from blocks.supervisor.work import Work
 
 
@@ -35,14 +34,12 @@ def discard(arguments: dict[str, Any], work: Work) -> dict[str, Any]:
 
 
 def prune(arguments: dict[str, Any], work: Work) -> dict[str, Any]:
-    """Remove what lies beside an environment of earlier redeploys, and seal what is live.
+    """Remove what lies beside an environment of earlier redeploys.
 
     The live release and the one before it stay, and whatever this program has not made.
     """
     environment = Path(arguments["environment"])
-    ledger = Ledger(work.root, arguments["environment"])
-    ledger.becomes(environment, LIVE, seal(environment))
-    known = ledger.look()
+    known = Ledger(work.root, arguments["environment"]).look()
     before = [one for one in known if one["state"] == PREVIOUS]
     kept = [max(before, key=lambda one: float(one["since"]))] if before else []
     removed = []

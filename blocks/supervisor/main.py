@@ -113,7 +113,8 @@ class Supervisor:
             from blocks.supervisor.seal import seal
 
             for one in folders:
-                one["as_recorded"] = one.get("seal") == seal(Path(one["path"]))
+                sealed = one.get("seal")
+                one["as_recorded"] = sealed and sealed == seal(Path(one["path"]))
         recorded = releases.history(self._store, environment)
         return {
             "locks": self.locks.all(environment),

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from blocks.supervisor import guard_unit, store, transactions, units
+from blocks.supervisor.failures import Failure
 from blocks.supervisor.ledger import LIVE, Ledger
 from blocks.supervisor.seal import seal
 from blocks.supervisor.work import Work
@@ -16,7 +17,8 @@ def open_transaction(arguments: dict[str, Any], work: Work) -> dict[str, Any]:
     """Write down what is about to be done, and have the environment guarded.
 
     Raises:
-        Failure: systemd would not run the guard; nothing was begun.
+        Failure: Another redeploy has come to no end, or systemd would not run the guard; nothing
+            was begun.
     """
     environment = arguments["environment"]
     document = {
@@ -26,8 +28,15 @@ def open_transaction(arguments: dict[str, Any], work: Work) -> dict[str, Any]:
         "old": Path(arguments["back_to"] or environment).lstat().st_ino,
     }
     path = transactions.path_of(work.root, environment)
-    if store.read(path) is None:
+    before = store.read(path)
+    if before is None:
         store.write(path, document)
+    elif before["holder"] != work.holder:
+        raise Failure(
+            "unfinished",
+            f"The redeploy {before['holder']} of {environment} has come to no end yet.",
+            "Its host ends it by itself; see when: grace_seconds of the service.",
+        )
     ledger, live = Ledger(work.root, environment), Path(environment)
     known = ledger.release_at(live)
     ledger.becomes(live, LIVE, None if known and "seal" in known else seal(live))

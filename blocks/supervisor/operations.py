@@ -148,7 +148,7 @@ class Operations:
             # The unit is asked first: it writes its result before it ends.
             if request is not None and (self._runs(name) or self._result_path(name).exists()):
                 return False
-            with transactions.gate(self._store.root, asked, self.under(asked["holder"])):
+            with transactions.gate(self._store.root, asked, self.under):
                 self._end_others(asked)
                 return self._start(asked, request)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Callable
 
 from blocks.supervisor import guard_unit, store
 from blocks.supervisor.failures import Refusal
@@ -60,20 +60,23 @@ def close(root: Path, environment: str, holder: str) -> None:
 
 
 @contextlib.contextmanager
-def gate(root: Path, asked: dict[str, Any], done: list[dict[str, Any]]) -> Iterator[None]:
+def gate(
+    root: Path, asked: dict[str, Any], under: Callable[[str], list[dict[str, Any]]]
+) -> Iterator[None]:
     """Let operations of an environment begin one at a time, and none against the way back.
 
     Args:
         root: The state folder.
         asked: What is to begin.
-        done: The operations of its redeploy so far.
+        under: Returns the operations of a redeploy so far; asked once nobody else can begin one.
 
     Raises:
         Refusal: The host goes back, has recorded the end, or has given the redeploy up.
     """
     with store.guarded(path_of(root, asked["environment"]).with_suffix(".gate")):
         if asked["verb"] not in ALWAYS:
-            _require_ahead(asked["holder"], done, read(root, asked["environment"]))
+            holder = asked["holder"]
+            _require_ahead(holder, under(holder), read(root, asked["environment"]))
         yield
 
 

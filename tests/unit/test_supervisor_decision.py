@@ -33,10 +33,14 @@ def test_what_fell_silent_comes_to_an_end(seen: Seen, act: Act) -> None:
     assert decide(seen) == Decision(act)
 
 
-@pytest.mark.parametrize("way_back", ["none", "begun", "succeeded", "failed"])
+@pytest.mark.parametrize("way_back", ["none", "succeeded", "failed"])
 def test_before_the_grace_time_nothing_is_done(way_back: Way) -> None:
     seen = SILENT._replace(silent_seconds=45, way_back=way_back)
     assert decide(seen) == Decision("wait", 15)
+
+
+def test_a_way_back_that_was_cut_off_is_gone_on_with_at_once() -> None:
+    assert decide(SILENT._replace(silent_seconds=0, way_back="begun")) == Decision("revert")
 
 
 def test_while_anything_works_the_guard_waits_however_long_nobody_asks() -> None:
