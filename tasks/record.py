@@ -139,7 +139,7 @@ def record(run: Redeployment, story: Story, result: Result, verdict: str) -> Rel
     """
     written = _write_up(run, story, result, verdict)
     run.do("record", "record", {"record": written.model_dump(mode="json")})
-    if result.startswith("live"):
+    if result.startswith("live") and story.plan.back_to is None:  # what was rejected stays a while
         _prune(run)
     publish(run, "release", report.release_page(written), verdict)
     if written.attempts:

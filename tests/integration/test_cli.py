@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from deployments.sandbox import story
+from tests.chaos.checker import violations
 from tests.integration import on_host
 from tests.integration.polling import until
 from tests.integration.scenes import Scene
@@ -280,6 +281,25 @@ def test_a_killed_run_goes_on_by_its_id(small_host: Scene, tmp_path: Path) -> No
     version = {"version": scene.story.nightly.version}
     assert on_host.http(scene.host, f"{scene.url}/version") == version
     assert [one["id"] for one in terminal.json("history", "small")] == [run]
+
+
+def test_a_rollback_goes_back_to_the_release_before(small_host: Scene, tmp_path: Path) -> None:
+    scene = small_host.fresh()
+    terminal = Terminal(tmp_path, scene.config)
+    refused = terminal.call("rollback", "small")
+    assert refused.returncode == 1
+    assert "No release lies beside" in refused.stdout + refused.stderr
+    assert terminal.json("run", "small", "--no-benchmark")["ok"] is True
+    done = terminal.json("rollback", "small", "--reason", "it is slow")
+    assert done["ok"] is True
+    old = scene.story.old.version
+    assert done["verdict"] == f"Rolled back to {old}; serving."
+    assert (done["record"]["after"], done["record"]["why"]) == (old, "it is slow")
+    assert on_host.http(scene.host, f"{scene.url}/version") == {"version": old}
+    status = terminal.call("status", "small").stdout
+    assert "found, live since" in status
+    assert "as it was recorded" in status
+    assert violations(scene) == []
 
 
 def _processes_of_session(session: int) -> list[int]:

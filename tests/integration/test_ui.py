@@ -3,6 +3,7 @@
 import os
 import re
 import shutil
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -29,7 +30,8 @@ FLAGS = (
     "--disable-sync",
 )
 LOADED_MS = 30_000
-RUN_MS = 120_000
+ASKS_AGAIN_MS = 15_000
+RUN_SECONDS = 120
 
 
 @dataclass
@@ -72,6 +74,22 @@ class Looking:
     def tab(self, name: str) -> None:
         """Open one tab of a run's page."""
         self.page.get_by_role("listitem").filter(has_text=name).first.click()
+
+    def wait_for(self, what: Locator, tab: str) -> None:
+        """Wait until something is seen on a tab; load the page anew now and then, as a person does.
+
+        After an answer that it could not use the page does not always ask again.
+        """
+        deadline = time.monotonic() + RUN_SECONDS
+        while True:
+            try:
+                expect(what).to_be_visible(timeout=ASKS_AGAIN_MS)
+                return
+            except AssertionError:
+                if time.monotonic() > deadline:
+                    raise
+            self.page.reload()
+            self.tab(tab)
 
 
 @pytest.fixture(scope="module")
@@ -145,9 +163,9 @@ def _submit(looking: Looking) -> str:
 def _see_attempts_red_and_green(looking: Looking) -> None:
     page = looking.page
     looking.tab("Subflow Runs")
-    expect(page.get_by_text("attempt 1")).to_be_visible(timeout=RUN_MS)
+    looking.wait_for(page.get_by_text("attempt 1"), "Subflow Runs")
     looking.picture("under-way")
-    expect(page.get_by_role("banner").get_by_text("Completed")).to_be_visible(timeout=RUN_MS)
+    looking.wait_for(page.get_by_role("banner").get_by_text("Completed"), "Subflow Runs")
     page.reload()  # the list of a run that has ended is not asked for again
     looking.tab("Subflow Runs")
     expect(looking.red).to_contain_text("attempt 1")
