@@ -50,7 +50,8 @@ def _put_back(undertaken: dict[str, Any], work: Work) -> str | None:
     live, sibling, previous, rejected = (
         Path(undertaken[name]) for name in ("environment", "sibling", "previous", "rejected")
     )
-    bring_back(Paths(live, sibling, previous), undertaken["old"], rejected)
+    beside = Path(undertaken["back_to"] or sibling)
+    bring_back(Paths(live, beside, previous), undertaken["old"], rejected)
     ledger = Ledger(work.root, undertaken["environment"])
     ledger.becomes(live, LIVE)
     if not rejected.exists():
