@@ -1,7 +1,7 @@
 """A host, its own `redeploy serve`, and one cell of the matrix after the other."""
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,7 +12,6 @@ from tests.chaos.checker import violations
 from tests.chaos.faults import STRIKE, Site, heal
 from tests.chaos.index import Index
 from tests.integration import on_host
-from tests.integration.in_process import save_blocks
 from tests.integration.polling import until
 from tests.integration.scenes import Scene, stage, strike
 from tests.integration.serving import Serving, serving
@@ -71,16 +70,11 @@ class Arena:
             log.wait_for(*STRIKES_AT[cell.phase, cell.strategy], seconds=90)
             STRIKE[cell.fault](site)
 
-    @contextmanager
-    def _served(self) -> Iterator[Serving]:
-        with serving(
-            self.scene.config,
-            self.folder,
-            VLLM_REDEPLOY_READY_PATIENCE_SECONDS="5",
-            VLLM_REDEPLOY_LEASE_SECONDS="60",
-        ) as server:
-            save_blocks(server, self.scene.config)
-            yield server
+    def _served(self) -> AbstractContextManager[Serving]:
+        """Return a server of its own, which saves the configuration itself."""
+        short = {"READY_PATIENCE": "5", "LEASE": "60"}
+        variables = {f"VLLM_REDEPLOY_{name}_SECONDS": value for name, value in short.items()}
+        return serving(self.scene.config, self.folder, **variables)
 
 
 @contextmanager
