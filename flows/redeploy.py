@@ -10,6 +10,7 @@ from prefect.states import Completed, Failed
 from blocks.errors import HostError, RedeployError
 from blocks.service import Service
 from flows.attempt import AttemptFailed, attempt
+from flows.ended import ended_before
 from flows.way_back import roll_back
 from tasks.benchmark import DIED, benchmark, can_be_measured
 from tasks.cleanup import cleanup
@@ -24,7 +25,7 @@ from tasks.lock import acquire, lock, release
 from tasks.metrics import names_gone
 from tasks.plan import make_plan, nothing_to_do, plan_in_words
 from tasks.prove_old import prove_old
-from tasks.record import Story, already_ended, record_if_possible
+from tasks.record import Story, record_if_possible
 from tasks.redeployment import Redeployment
 from tasks.reinstall import Staged, reinstall
 from tasks.request import Request, Strategy
@@ -52,7 +53,7 @@ def redeploy(request: Request) -> State[None]:
         try:
             lock(run)
             acquire(run)
-            verdict = _ended(run) or _redeploy(run)
+            verdict = ended_before(run) or _redeploy(run)
         except (PlanRefused, StepFailed) as refusal:
             verdict = _refused(run, refusal)
         except Exception as error:
@@ -74,16 +75,6 @@ def _cut_off(run: Redeployment, error: Exception) -> State[None]:
     run.log_unexpected(error)
     why = str(error) if isinstance(error, RedeployError) else f"{type(error).__name__}: {error}."
     return Failed(message=f"{why} {run.how_to_resume}{may_be_out(run)}", data=error)
-
-
-def _ended(run: Redeployment) -> State[None] | None:
-    ended = already_ended(run)
-    if ended is None:
-        return None
-    drained = put_back(run, serving=ended.result != "down")
-    message = f"This redeploy ended at {ended.time}: {ended.verdict} {drained}".strip()
-    good = ended.result == "live" and not drained
-    return Completed(message=message) if good else Failed(message=message)
 
 
 def _redeploy(run: Redeployment) -> State[None]:

@@ -9,6 +9,8 @@ from prefect.states import Completed, Failed
 
 from blocks.errors import HostError, RedeployError
 from blocks.service import Service
+from blocks.types import OneLine, ServiceName
+from flows.ended import ended_before
 from flows.way_back import roll_back
 from tasks.drain import drain
 from tasks.earlier_starts import present_start
@@ -17,7 +19,7 @@ from tasks.guard import guard
 from tasks.lock import acquire, lock, release
 from tasks.plan_back import plan_back
 from tasks.prove_old import listening_at
-from tasks.record import Story, already_ended, record_if_possible
+from tasks.record import Story, record_if_possible
 from tasks.redeployment import Redeployment
 from tasks.request import PREVIOUS, Request
 from tasks.snapshot import snapshot, state_in_words
@@ -26,7 +28,7 @@ from tasks.wait_healthy import Serving
 
 
 @flow(name="rollback", flow_run_name="rollback of {service}", persist_result=False)
-def rollback(service: str, reason: str = "", requested_by: str = "") -> State[None]:
+def rollback(service: ServiceName, reason: OneLine = "", requested_by: OneLine = "") -> State[None]:
     """Take a service back to the release that was live before the present one.
 
     Args:
@@ -44,7 +46,7 @@ def rollback(service: str, reason: str = "", requested_by: str = "") -> State[No
         try:
             lock(run)
             acquire(run)
-            verdict = _ended(run) or _roll_back(run)
+            verdict = ended_before(run) or _roll_back(run)
         except (PlanRefused, StepFailed) as refusal:
             back = put_back(run, serving=True) if run.holds_lock else may_be_out(run)
             verdict = Failed(message=f"{refusal} {back}".strip(), data=refusal)
@@ -54,16 +56,6 @@ def rollback(service: str, reason: str = "", requested_by: str = "") -> State[No
             return Failed(message=f"{why} Go on with Retry.{may_be_out(run)}", data=error)
         release(run)
         return verdict
-
-
-def _ended(run: Redeployment) -> State[None] | None:
-    ended = already_ended(run)
-    if ended is None:
-        return None
-    drained = put_back(run, serving=ended.result != "down")
-    message = f"This rollback ended at {ended.time}: {ended.verdict} {drained}".strip()
-    good = ended.result == "live" and not drained
-    return Completed(message=message) if good else Failed(message=message)
 
 
 def _roll_back(run: Redeployment) -> State[None]:

@@ -17,7 +17,6 @@ from blocks.supervisor.ledger import PREVIOUS, Ledger
 
 _NAME = "rollback"
 _LEASE_SECONDS = 900
-_WAIT_SECONDS = 600.0
 _TELL_SECONDS = 2.0
 
 Ask = Callable[[str, dict[str, Any]], dict[str, Any]]
@@ -111,15 +110,7 @@ _NOT_ASKED = {"holder", "opened", "old", "open"}
 def _ensure(
     ask: Ask, undertaken: dict[str, Any], verb: str, arguments: dict[str, Any]
 ) -> dict[str, Any]:
-    asked = {
-        "operation": f"{undertaken['holder']}/{verb}",
-        "verb": verb,
-        "holder": undertaken["holder"],
-        "environment": undertaken["environment"],
-        "arguments": arguments,
-        "wait_seconds": _WAIT_SECONDS,
-        "tell_seconds": _TELL_SECONDS,
-    }
+    asked = {**transactions.asking(undertaken, verb, arguments), "tell_seconds": _TELL_SECONDS}
     while (answer := ask("ensure", asked))["state"] == "running":
         pass
     return answer

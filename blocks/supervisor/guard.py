@@ -20,7 +20,6 @@ from blocks.supervisor.verdicts import verdict
 
 _LONGEST_SLEEP_SECONDS = 15.0
 _LOOKS_A_GRACE = 5
-_WAIT_SECONDS = 600.0
 _AFTER_A_FAULT_SECONDS = 5.0
 _STARTING = ("stop", "switch", "swap", "start", "watch", "install")
 
@@ -151,15 +150,7 @@ class Guard:
         self._kept.log(event, **name, **more)
 
     def _ensure(self, undertaken: dict[str, Any], verb: str, arguments: dict[str, Any]) -> None:
-        asked = {
-            "operation": f"{undertaken['holder']}/{verb}",
-            "verb": verb,
-            "holder": undertaken["holder"],
-            "environment": undertaken["environment"],
-            "arguments": arguments,
-            "wait_seconds": _WAIT_SECONDS,
-            "tell_seconds": None,
-        }
+        asked = {**transactions.asking(undertaken, verb, arguments), "tell_seconds": None}
         self._operations.ensure(asked, _unheard)
 
 

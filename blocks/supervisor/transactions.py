@@ -14,6 +14,7 @@ from typing import Any, Callable
 from blocks.supervisor import guard_unit, store
 from blocks.supervisor.failures import Refusal
 
+_WAIT_SECONDS = 600.0
 REVERT = "revert"
 STOPS = ("stop", "swap", REVERT)
 """The verbs that stop a service."""
@@ -26,6 +27,18 @@ ALWAYS = frozenset(
 def revert_of(holder: str) -> str:
     """Return the name of the operation that takes a redeploy back; there is one, whoever asks."""
     return f"{holder}/{REVERT}"
+
+
+def asking(undertaken: dict[str, Any], verb: str, arguments: dict[str, Any]) -> dict[str, Any]:
+    """Return what is asked of `ensure` on behalf of a redeploy, by its host itself."""
+    return {
+        "operation": f"{undertaken['holder']}/{verb}",
+        "verb": verb,
+        "holder": undertaken["holder"],
+        "environment": undertaken["environment"],
+        "arguments": arguments,
+        "wait_seconds": _WAIT_SECONDS,
+    }
 
 
 def read(root: Path, environment: str) -> dict[str, Any] | None:
