@@ -28,6 +28,7 @@ from blocks.errors import (
 
 USUAL_KNOWN_HOSTS = ("~/.ssh/known_hosts", "/etc/ssh/ssh_known_hosts")
 KEEPALIVE_SECONDS = 5
+PIECE_BYTES = 1 << 16
 DEAD_LINK_SECONDS = 15
 """A link on which nothing was acknowledged for so long is dead, whatever TCP still hopes."""
 
@@ -60,7 +61,7 @@ class NotSent(SSHException):  # type: ignore[misc]
 
 
 class WholeInput(Remote):  # type: ignore[misc]
-    """A runner that sends its whole input at once.
+    """A runner that sends its input as fast as it is taken.
 
     Invoke's own copies one character each 10 ms, as from a keyboard: minutes for a lock file.
     """
@@ -77,7 +78,8 @@ class WholeInput(Remote):  # type: ignore[misc]
     def handle_stdin(self, input_: IO[bytes], output: IO[str], echo: bool = False) -> None:  # noqa: ARG002
         """Send what there is, then end the input."""
         try:
-            self.channel.sendall(input_.read())
+            while piece := input_.read(PIECE_BYTES):  # sendall copies what is left, each time
+                self.channel.sendall(piece)
             self.channel.shutdown_write()
         except OSError:
             self.kill()  # the program ended without reading, or the link died: `wait` tells which
@@ -105,11 +107,6 @@ class Link:
                 self._discard()
                 self._connection = _open(self.target)
             return self._connection
-
-    def alive(self) -> bool:
-        """Tell whether the connection last used still stands."""
-        connection = self._connection
-        return connection is not None and bool(connection.is_connected)
 
     def close(self) -> None:
         """Close the connection; the next use opens one again."""

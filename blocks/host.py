@@ -122,31 +122,36 @@ class Host(Block):
             CommandFailed: It did not end within `timeout`.
         """
         data = (input or "").encode()
-        again = Retrying(
-            retry=retry_if_exception(lambda error: _may_try_again(error, repeatable)),
-            stop=stop_after_delay(self.link_patience_seconds),
-            wait=wait_random_exponential(multiplier=0.5, max=5),
-            reraise=True,
-        )
-        return again(self._run_once, tuple(argv), data, timeout, on_line)
+        return self._again(repeatable)(self._run_once, tuple(argv), data, timeout, on_line)
 
     def put(self, data: bytes, path: str, mode: int = 0o644) -> None:
         """Write a file on the host, atomically: it is there whole or not at all.
 
-        Two writers do not meet, since each writes a file of its own beside it first.
+        Two writers do not meet, since each writes a file of its own beside it first; what a lost
+        link left of one is taken away by the end.
+
+        Raises:
+            HostUnreachable: As `run` does.
+            CommandFailed: The host could not write it.
         """
-        new = f"{path}.{secrets.token_hex(8)}"
         sudo = ("sudo", "-n") if self.sudo else ()
-        try:
+        beside: list[str] = []
+
+        def once() -> None:
+            new = f"{path}.{secrets.token_hex(8)}"
+            beside.append(new)
             for argv, given in (
                 (("dd", f"of={new}", "conv=excl,fsync", "status=none"), data),
                 (("chmod", f"{mode:o}", "--", new), b""),
                 (("mv", "-f", "-T", "--", new, path), b""),
             ):
                 self._run_once((*sudo, *argv), given, 60).check()
-        except CommandFailed:
-            self._run_once((*sudo, "rm", "-f", "--", new), b"", 60)
-            raise
+
+        try:
+            self._again(repeatable=True)(once)
+        finally:
+            with contextlib.suppress(HostUnreachable):
+                self._run_once((*sudo, "rm", "-f", "--", *beside), b"", 60)
 
     def tunnel(self, port: int, address: str = "127.0.0.1") -> AbstractContextManager[int]:
         """Return a context that yields a local port leading to a port of the host.
@@ -175,6 +180,14 @@ class Host(Block):
             )
         )
 
+    def _again(self, repeatable: bool) -> Retrying:
+        return Retrying(
+            retry=retry_if_exception(lambda error: _may_try_again(error, repeatable)),
+            stop=stop_after_delay(self.link_patience_seconds),
+            wait=wait_random_exponential(multiplier=0.5, max=5),
+            reraise=True,
+        )
+
     def _run_once(
         self,
         argv: tuple[str, ...],
@@ -199,11 +212,11 @@ class Host(Block):
                     timeout=timeout,
                 )
         except CommandTimedOut as error:
-            if not link.alive():
+            if not connection.is_connected:
                 raise _lost(link.target.name, "it is gone", sent=True) from error
             raise _timed_out(argv, timeout, error.result) from None
         seconds = time.monotonic() - began
-        if done.exited == -1 and not link.alive():
+        if done.exited == -1 and not connection.is_connected:
             raise _lost(link.target.name, "it is gone", sent=True)
         if done.exited == -1 and seconds >= timeout:  # Fabric's timer ended it, and has not said so
             raise _timed_out(argv, timeout, done)

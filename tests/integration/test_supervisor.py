@@ -13,6 +13,7 @@ import threading
 import time
 import zipfile
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -178,15 +179,29 @@ def test_it_is_put_there_once(host: Host) -> None:
 
 def test_two_writers_of_a_file_do_not_meet_and_leave_nothing_behind(host: Host) -> None:
     written = [bytes([65 + number]) * 3_000_000 for number in range(4)]
-    writers = [threading.Thread(target=host.put, args=(one, "/opt/put")) for one in written]
-    for writer in writers:
-        writer.start()
-    for writer in writers:
-        writer.join()
+    with ThreadPoolExecutor() as pool:
+        list(pool.map(lambda one: host.put(one, "/opt/put"), written))
     assert host.run(["cat", "/opt/put"]).stdout.encode() in written
     with pytest.raises(CommandFailed):
         host.put(b"", "/opt")
     assert host.run(["sh", "-c", "ls -d /opt.* /opt/put*"]).stdout.split() == ["/opt/put"]
+
+
+def test_a_file_whose_link_was_lost_is_written_again_and_nothing_lies_beside(host: Host) -> None:
+    size = 100_000_000
+    with ThreadPoolExecutor() as pool:
+        writing = pool.submit(host.put, b"x" * size, "/opt/large")
+        until(
+            lambda: host.run(["sh", "-c", "stat -c %s /opt/large.* | grep -v '^0$'"]).stdout,
+            "a part of the file",
+            10,
+            pause=0.01,
+        )
+        host.close()
+        assert not writing.done()
+    writing.result()
+    lying = host.run(["sh", "-c", "stat -c '%n %s' /opt/large*"]).stdout
+    assert lying == f"/opt/large {size}\n"
 
 
 def test_another_version_is_not_put_under_a_running_operation(
