@@ -58,8 +58,8 @@ def redeploy(request: Request) -> State[None]:
             verdict = _refused(run, refusal)
         except Exception as error:
             verdict = _cut_off(run, error)
-            if run.has_stopped():
-                return verdict  # and keep the lock: it is to be gone on with
+            if run.is_undertaken():
+                return verdict  # and keep the lock: it is gone on with, or the host ends it
         release(run)
         return verdict
 

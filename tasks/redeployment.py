@@ -112,6 +112,13 @@ class Redeployment:
         except RedeployError:
             return True
 
+    def is_undertaken(self) -> bool:
+        """Tell whether the host would end this redeploy by itself; in doubt it would."""
+        try:
+            return any(one["verb"] == "open" for one in self.recorded())
+        except RedeployError:
+            return True
+
     def stops(self) -> list[dict[str, Any]]:
         """Return the operations by which the host was told to stop the service."""
         return [one for one in self.recorded() if one["verb"] in STOPS]
