@@ -118,11 +118,8 @@ def _ensure(
 
 def _record(undertaken: dict[str, Any], answer: dict[str, Any]) -> dict[str, Any]:
     draft = undertaken["record"]
-    back, to = undertaken["back_to"], draft["after" if undertaken["back_to"] else "before"]
-    result, verdict = (
-        "rolled back" if not back else "live",
-        f"Rolled back to {to} by hand; serving.",
-    )
+    result = "live" if undertaken["back_to"] else "rolled back"
+    verdict = f"Rolled back to {transactions.back_at(undertaken)} by hand; serving."
     if answer["error"]:
         since = time.strftime("%H:%M:%S UTC", time.gmtime(answer["started"]))
         result = "down"

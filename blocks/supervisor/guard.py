@@ -10,12 +10,13 @@ import time
 from datetime import datetime, timezone
 from typing import Any
 
-from blocks.supervisor import ports, store, transactions, units
+from blocks.supervisor import store, transactions, units
 from blocks.supervisor.decision import Act, Seen, Way, decide
-from blocks.supervisor.failures import Told
+from blocks.supervisor.failures import Failure, Told
 from blocks.supervisor.guard_unit import GUARD
 from blocks.supervisor.locks import Locks
 from blocks.supervisor.operations import Operations
+from blocks.supervisor.smoke import smoke
 from blocks.supervisor.verdicts import verdict
 
 _LONGEST_SLEEP_SECONDS = 15.0
@@ -168,7 +169,11 @@ def _serves(operations: Operations, undertaken: dict[str, Any], done: list[dict[
     state = units.state(undertaken["unit"])
     if verdict(state, served["invocation"], served["restarts"]) is not None:
         return False
-    return ports.healthy(served["address"], undertaken["port"])
+    try:
+        smoke(served["address"], undertaken["port"], undertaken["record"]["after"])
+    except Failure:
+        return False
+    return True
 
 
 def _way_back(holder: str, done: list[dict[str, Any]]) -> Way:

@@ -14,6 +14,7 @@ from blocks.supervisor import transactions
 from blocks.supervisor.facts import boot_id
 from blocks.supervisor.failures import Failure
 from blocks.supervisor.ledger import LIVE, REJECTED, Ledger
+from blocks.supervisor.smoke import smoke
 from blocks.supervisor.start import start, stop
 from blocks.supervisor.switch import Paths, bring_back
 from blocks.supervisor.watch import hold, watch
@@ -28,7 +29,7 @@ def revert(arguments: dict[str, Any], work: Work) -> dict[str, Any]:
 
     Raises:
         Failure: There is nothing to go back from, the old environment is not there, or the old
-            release did not start. The service is down then.
+            release did not start, or does not serve. The service is down then.
     """
     undertaken = transactions.read(work.root, arguments["environment"])
     if undertaken is None or undertaken["holder"] != work.holder:
@@ -65,6 +66,7 @@ def _bring_up(undertaken: dict[str, Any], work: Work) -> dict[str, Any]:
     part = work.part(boot_id())
     launched = start(undertaken, part)
     served = watch({**undertaken, **launched}, part)
+    smoke(served["address"], undertaken["port"], transactions.back_at(undertaken))
     now = {"invocation": served["invocation"], "restarts_tolerated": served["restarts"]}
     hold({**undertaken, **launched, **now}, part)
     return served

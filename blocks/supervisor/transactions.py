@@ -29,6 +29,11 @@ def revert_of(holder: str) -> str:
     return f"{holder}/{REVERT}"
 
 
+def back_at(undertaken: dict[str, Any]) -> str:
+    """Return the version that runs once what was undertaken has been taken back."""
+    return str(undertaken["record"]["after" if undertaken["back_to"] else "before"])
+
+
 def asking(undertaken: dict[str, Any], verb: str, arguments: dict[str, Any]) -> dict[str, Any]:
     """Return what is asked of `ensure` on behalf of a redeploy, by its host itself."""
     return {
