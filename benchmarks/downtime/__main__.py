@@ -2,7 +2,9 @@
 
 One real sandbox host, one service, a client that asks 20 times a second from outside. In every
 round each of the three is done once, in alternating order. Prints a table, and the commands that
-ran while the service was stopped in the last staged redeploy.
+ran while the service was stopped in the last staged redeploy. After each staged redeploy the host
+is told to go back, and its cable is cut: no index and no controller; timed by the host's own clock,
+until it has been seen to serve and to go on.
 
     python -m benchmarks.downtime [--rounds N] [--load SECONDS]
 """
@@ -15,6 +17,7 @@ import sys
 import tempfile
 import threading
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any
@@ -36,6 +39,8 @@ _PERIOD_SECONDS = 0.05
 _TIMEOUT_SECONDS = 0.5
 _UP_SECONDS = 600
 _REMEMBERED = "/var/lib/vllm-redeploy/operations"
+_SUPERVISOR = "/usr/local/sbin/redeploy-supervisor"
+_GOING_BACK_SECONDS = 20
 
 app = App(name="downtime")
 
@@ -116,14 +121,27 @@ class Bench:
             check=True,
         )
 
+    def went_back(self, load: float) -> float:
+        """Have the host go back while nobody reaches it, and return the seconds it took."""
+        ssh.run(self.sandbox, "systemd-run", "--on-active=1", "--", _SUPERVISOR, "rollback")
+        hosts.cut(NAME)
+        time.sleep(load + _GOING_BACK_SECONDS)
+        hosts.heal(NAME)
+        answer = next(self._answers("rollback-*/revert"))
+        if answer["error"]:
+            raise RuntimeError(answer["error"]["message"])
+        return float(answer["seconds"])
+
     def commands(self) -> list[dict[str, Any]]:
         """Return what ran while the service was stopped in the last staged redeploy."""
-        newest = f"ls -t {_REMEMBERED}/*/attempt-1/start/result.json"
+        results = (answer["result"] for answer in self._answers("*/attempt-1/start"))
+        return next((list(one["commands"]) for one in results if "commands" in one), [])
+
+    def _answers(self, operation: str) -> Iterator[dict[str, Any]]:
+        """Yield what the host has recorded of operations of a name, the newest first."""
+        newest = f"ls -t {_REMEMBERED}/{operation}/result.json"
         for path in ssh.output(self.sandbox, "sh", "-c", newest).splitlines():
-            result = json.loads(ssh.output(self.sandbox, "cat", path))["result"]
-            if "commands" in result:
-                return list(result["commands"])
-        return []
+            yield json.loads(ssh.output(self.sandbox, "cat", path))
 
 
 @app.default
@@ -144,16 +162,21 @@ def main(
             bench = Bench(sandbox, config)
             bench.gap_of("restart")  # with the load time that was set just now
             gaps: dict[str, list[float]] = {way: [] for way in WAYS}
+            back: list[float] = []
             for number in range(rounds):
                 for way in WAYS if number % 2 == 0 else reversed(WAYS):
                     gaps[way].append(round(bench.gap_of(way), 3))
+                    if way == "staged":
+                        back.append(bench.went_back(load))
             commands = bench.commands()
     finally:
         hosts.remove(NAME)
-    return _told(load, gaps, commands)
+    return _told(load, gaps, back, commands)
 
 
-def _told(load: float, gaps: dict[str, list[float]], commands: list[dict[str, Any]]) -> int:
+def _told(
+    load: float, gaps: dict[str, list[float]], back: list[float], commands: list[dict[str, Any]]
+) -> int:
     middle = {way: statistics.median(found) for way, found in gaps.items()}
     allowed = 1.05 * middle["restart"] + 0.5
     table = Table("way", "median, s", "longest, s", "times a restart")
@@ -161,11 +184,13 @@ def _told(load: float, gaps: dict[str, list[float]], commands: list[dict[str, An
         ratio = f"{middle[way] / middle['restart']:.2f}"
         table.add_row(way, f"{middle[way]:.2f}", f"{max(found):.2f}", ratio)
     console = Console()
+    words = "s by the host alone, with index and controller gone:"
+    console.print("Back", words, ", ".join(f"{one:.2f}" for one in back))
     console.print(table, f"A staged redeploy may take {allowed:.2f} s. While it was stopped:")
     for one in commands:
         line = f"{one['after_seconds']:7.3f}  {' '.join(one['argv'])}"
         console.print(line, highlight=False, no_wrap=True, overflow="ellipsis")
-    document = {"load_seconds": load, "gaps": gaps, "commands": commands}
+    document = {"load_seconds": load, "gaps": gaps, "back": back, "commands": commands}
     RESULTS.write_text(json.dumps(document, indent=2) + "\n")
     return int(middle["staged"] > allowed)
 

@@ -22,7 +22,7 @@ from tests.chaos.cells import FAULTS, PHASES, Cell, matrix, sample
 
 LONGEST_SECONDS = 45 * 60
 app = App(name="chaos")
-console = Console(soft_wrap=True)
+console = Console(width=132, soft_wrap=True)
 
 
 @app.default

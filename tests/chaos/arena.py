@@ -49,6 +49,7 @@ class Arena:
     def play(self, cell: Cell) -> list[str]:
         """Let a cell happen, and return what is wrong on the host afterwards."""
         self.scene.fresh()
+        self.index.struck = 0
         if cell.fault == "disk-full":
             on_host.mount_small(self.scene.host, on_host.REMEMBERED, "16m")
         version = self.scene.story.nightly.version
@@ -61,7 +62,12 @@ class Arena:
                 settled(self.scene)
             finally:
                 heal(site)
-        return violations(self.scene)
+        return violations(self.scene) + self._unmet(cell)
+
+    def _unmet(self, cell: Cell) -> list[str]:
+        """Before the stop the index is needed, so its faults have to have been met there."""
+        needed = cell.phase == "before-stop" and cell.fault in ("index-gone", "corrupt-wheel")
+        return ["nobody met the fault"] if needed and not self.index.struck else []
 
     def _strike(self, cell: Cell, site: Site) -> None:
         with on_host.following(self.scene.host) as log:

@@ -1,5 +1,6 @@
 """A wheel index between a host and the real one, that can be gone, or send broken wheels."""
 
+import contextlib
 import threading
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -20,6 +21,7 @@ class Index:
         self.upstream = upstream
         self.gone = False
         self.corrupt = False
+        self.struck = 0
         index = self
 
         class Handler(BaseHTTPRequestHandler):
@@ -43,6 +45,7 @@ class Index:
     def answer(self, request: BaseHTTPRequestHandler) -> None:
         """Answer one request, or hang up."""
         if self.gone:
+            self.struck += 1
             request.close_connection = True
             return
         named = request.headers.get("Range")
@@ -54,6 +57,7 @@ class Index:
         )
         body = page.content
         if self.corrupt and request.path.partition("?")[0].endswith(".whl"):
+            self.struck += 1
             body = body[:-64] + bytes(64)
         request.send_response(page.status_code)
         for name in ("Content-Type", "Content-Range", "Accept-Ranges", "ETag"):
@@ -63,7 +67,8 @@ class Index:
         request.send_header("Content-Length", str(length))
         request.end_headers()
         if request.command == "GET" and page.status_code != HTTPStatus.NOT_MODIFIED:
-            request.wfile.write(body)
+            with contextlib.suppress(ConnectionError):  # who asked was killed
+                request.wfile.write(body)
 
     def close(self) -> None:
         """End it."""

@@ -117,7 +117,8 @@ def open_files() -> int:
 
 def heard(follower: Follower, seconds: float = 20, at_least: int = 1) -> list[str]:
     """Return what comes within some seconds, as soon as so many lines have."""
-    end, found = time.monotonic() + seconds, []
+    found: list[str] = []
+    end = time.monotonic() + seconds
     while len(found) < at_least and (left := end - time.monotonic()) > 0:
         found += [entry["message"] for entry in follower.lines(left)]
     return found
