@@ -55,6 +55,10 @@ class Locks:
             except OSError:
                 if not mine:
                     raise
+            if not mine:
+                why = {key: asked[key] for key in ("environment", "who", "why")}
+                over = {"taken_over": held["holder"]} if held else {}
+                self._log("locked", asked["holder"], **why, **over)
             return {"acquired": True, "taken_over": held if other else None}
 
     def give_back(self, environment: str, holder: str) -> dict[str, Any]:
@@ -66,6 +70,7 @@ class Locks:
             if mine:
                 path.unlink()
                 store.sync_folder(path.parent)
+                self._log("unlocked", holder, environment=environment)
             return {"released": mine}
 
     def renew(self, environment: str, holder: str) -> None:
@@ -98,6 +103,11 @@ class Locks:
         paths = [self._path(environment)] if environment else sorted(self._folder.glob("*.json"))
         held = [one for one in map(store.read, paths) if one]
         return [{**one, "dead": self._dead(one)} for one in held]
+
+    def _log(self, event: str, holder: str, **more: Any) -> None:
+        named = {"operation": f"{holder}/lock", "verb": "lock", "holder": holder}
+        with contextlib.suppress(OSError):
+            self._kept.log(event, **named, **more)
 
     def _keep_reserve(self, *, needed: bool) -> None:
         """Lay the reserve; who is under way already is not barred from going back without it."""

@@ -1,5 +1,6 @@
 """One redeploy an environment at a time, and a dead holder is recognised."""
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -111,3 +112,19 @@ def test_a_dead_one_that_had_stopped_the_service_is_not_taken_over(room: Room) -
     assert refused.value.kind == "unfinished"
     assert "--resume a" in refused.value.hint
     assert room.take("a")["acquired"]
+
+
+def test_the_log_says_who_held_it_and_why(room: Room) -> None:
+    room.take("a")
+    room.take("a")
+    room.let_the_lease_run_out()
+    room.take("b")
+    room.locks.give_back(ENVIRONMENT, "a")
+    room.locks.give_back(ENVIRONMENT, "b")
+    lines = [json.loads(line) for line in room.store.log_path.read_text().splitlines()]
+    said = [(one["event"], one["holder"], one.get("who"), one.get("taken_over")) for one in lines]
+    assert said == [
+        ("locked", "a", "me", None),
+        ("locked", "b", "me", "a"),
+        ("unlocked", "b", None, None),
+    ]
