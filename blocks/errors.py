@@ -56,6 +56,10 @@ class AuthenticationRefused(HostError):
     """The host does not let this user in with this key."""
 
 
+class SudoRefused(HostError):
+    """The host's sudo does not let this user do it, or does not take the password."""
+
+
 class CommandFailed(RedeployError):
     """A command ended with another exit status than 0, or did not end in time."""
 

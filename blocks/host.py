@@ -9,18 +9,20 @@ import socket
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Annotated, Any, Self
 
 from invoke.exceptions import CommandTimedOut, ThreadException
 from paramiko import SSHException
 from prefect.blocks.core import Block
-from pydantic import Field, SecretStr
+from pydantic import AfterValidator, ConfigDict, Field, PrivateAttr, SecretStr, model_validator
 from tenacity import Retrying, retry_if_exception, stop_after_delay, wait_random_exponential
 
-from blocks import connections, tunnel
-from blocks.errors import CommandFailed, HostUnreachable
-from blocks.types import AbsolutePath, HostAddress, Port
+from blocks import connections, sudo, tunnel
+from blocks.errors import CommandFailed, HostError, HostUnreachable, SudoRefused
+from blocks.types import AbsolutePath, HostAddress, Port, password
+
+_SUDO_SECONDS = 60.0
 
 
 @dataclass(frozen=True)
@@ -48,11 +50,13 @@ class Ran:
 
 
 class Host(Block):
-    """A machine reached over SSH. `run` is the only method that sends it a command."""
+    """A machine reached over SSH, and the one door to it: all that is sent goes through here."""
 
     _block_type_name = "vLLM Redeploy Host"
     _block_type_slug = "vllm-redeploy-host"
     _description = "A machine that runs vLLM services, reached over SSH with strict host keys."
+
+    model_config = ConfigDict(hide_input_in_errors=True)
 
     address: HostAddress = Field(title="Address", description="DNS name or IP address.")
     port: Port = Field(default=22, title="SSH port", description="Port of the SSH server.")
@@ -81,7 +85,12 @@ class Host(Block):
     sudo: bool = Field(
         default=False,
         title="Use sudo",
-        description="Call the supervisor by 'sudo -n', for a user who is not root.",
+        description="Call the supervisor by sudo, for a user who is not root.",
+    )
+    sudo_password: Annotated[SecretStr | None, AfterValidator(password)] = Field(
+        default=None,
+        title="Password for sudo",
+        description="What sudo asks this user for; without it, sudo must not ask ('sudo -n').",
     )
     connect_timeout_seconds: float = Field(
         default=10,
@@ -96,6 +105,14 @@ class Host(Block):
         title="Patience with the link",
         description="How long a lost link is tried again before the host is called unreachable.",
     )
+
+    _password_tried: Ran | None = PrivateAttr(default=None)
+
+    @model_validator(mode="after")
+    def _asked_by_sudo(self) -> Self:
+        if self.sudo_password and not self.sudo:
+            raise ValueError("sudo_password is for sudo = true")
+        return self
 
     def run(
         self,
@@ -124,34 +141,76 @@ class Host(Block):
         data = (input or "").encode()
         return self._again(repeatable)(self._run_once, tuple(argv), data, timeout, on_line)
 
+    def run_as_root(
+        self,
+        argv: Sequence[str],
+        *,
+        input: str | None = None,  # noqa: A002
+        timeout: float = 30,
+        repeatable: bool = False,
+        on_line: Callable[[str], None] | None = None,
+    ) -> Ran:
+        """Run an argument vector as root: as `run` does, by sudo where that is configured.
+
+        With a `sudo_password`, a program that sudo does not ask for one finds a line before its
+        input. That sudo takes the password is proven first, once.
+
+        Raises:
+            SudoRefused: It does not. Whether it lets the program run, `sudo_refusal` tells.
+            RedeployError: As `run` does.
+        """
+        data = (input or "").encode()
+        return self._again(repeatable)(self._root_once, tuple(argv), data, timeout, on_line)
+
+    def sudo_refusal(self, ran: Ran) -> SudoRefused | None:
+        """Return why sudo has not let a command run; None if it is the command that ended so."""
+        if not self.sudo or ran.exit != 1 or ran.stdout:
+            return None
+        asked, given = sudo.called(("-l", "--", *ran.argv), self.sudo_password)
+        allowed = self._again(repeatable=True)(self._run_once, asked, given, _SUDO_SECONDS)
+        return None if allowed.exit == 0 else self._refused(ran)
+
     def put(self, data: bytes, path: str, mode: int = 0o644) -> None:
-        """Write a file on the host, atomically: it is there whole or not at all.
+        """Write a file on the host as root, atomically: it is there whole or not at all.
 
         Two writers do not meet, since each writes a file of its own beside it first; what a lost
         link left of one is taken away by the end.
 
         Raises:
             HostUnreachable: As `run` does.
+            SudoRefused: The user may not write files as root.
             CommandFailed: The host could not write it.
         """
-        sudo = ("sudo", "-n") if self.sudo else ()
         beside: list[str] = []
+        held: list[str] = []
 
         def once() -> None:
-            new = f"{path}.{secrets.token_hex(8)}"
+            token = secrets.token_hex(8)
+            new = f"{path}.{token}"
             beside.append(new)
-            for argv, given in (
-                (("dd", f"of={new}", "conv=excl,fsync", "status=none"), data),
+            source: tuple[str, ...] = ()
+            given = data
+            if self.sudo_password:  # what the file is written from must not begin with a password
+                held.append(f"/tmp/redeploy-{token}")  # noqa: S108 - nobody can guess it
+                hold = ("dd", f"of={held[-1]}", "conv=excl", "status=none")
+                self._run_once(hold, data, 60).check()
+                source, given = (f"if={held[-1]}",), b""
+            for argv, input_ in (
+                (("dd", *source, f"of={new}", "conv=excl,fsync", "status=none"), given),
                 (("chmod", f"{mode:o}", "--", new), b""),
                 (("mv", "-f", "-T", "--", new, path), b""),
             ):
-                self._run_once((*sudo, *argv), given, 60).check()
+                ran = self._root_once(argv, input_, 60)
+                if refusal := self.sudo_refusal(ran):
+                    raise refusal
+                ran.check()
 
         try:
             self._again(repeatable=True)(once)
         finally:
-            with contextlib.suppress(HostUnreachable):
-                self._run_once((*sudo, "rm", "-f", "--", *beside), b"", 60)
+            with contextlib.suppress(HostError):
+                self._run_once(("rm", "-f", "--", *held), b"", 60)
+                self._root_once(("rm", "-f", "--", *beside), b"", 60)
 
     def tunnel(self, port: int, address: str = "127.0.0.1") -> AbstractContextManager[int]:
         """Return a context that yields a local port leading to a port of the host.
@@ -186,6 +245,39 @@ class Host(Block):
             stop=stop_after_delay(self.link_patience_seconds),
             wait=wait_random_exponential(multiplier=0.5, max=5),
             reraise=True,
+        )
+
+    def _root_once(
+        self,
+        argv: tuple[str, ...],
+        data: bytes,
+        timeout: float,
+        on_line: Callable[[str], None] | None = None,
+    ) -> Ran:
+        if not self.sudo:
+            return self._run_once(argv, data, timeout, on_line)
+        self._prove_password()
+        asked, given = sudo.called(("--", *argv), self.sudo_password, data)
+        return replace(self._run_once(asked, given, timeout, on_line), argv=argv)
+
+    def _prove_password(self) -> None:
+        """Have sudo try the password once, with nothing behind it to take for another try."""
+        if self.sudo_password is None:
+            return
+        if self._password_tried is None:
+            asked, given = sudo.called(("-v",), self.sudo_password)
+            self._password_tried = self._run_once(asked, given, _SUDO_SECONDS)
+        if self._password_tried.exit != 0:
+            raise self._refused(self._password_tried)
+
+    def _refused(self, ran: Ran) -> SudoRefused:
+        name = self._link().target.name
+        words = " ".join(ran.stderr.split())[-300:].rstrip(".") or "it gives no reason"
+        return SudoRefused.of(
+            name,
+            f"sudo refuses {name}: {words}.",
+            "Check sudo_password, and what sudoers lets this user do.",
+            "Nothing was done as root.",
         )
 
     def _run_once(

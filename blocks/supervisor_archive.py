@@ -5,6 +5,7 @@ import hashlib
 import importlib.metadata
 import importlib.util
 import io
+import sys
 import zipfile
 from dataclasses import dataclass
 from pathlib import Path
@@ -63,3 +64,7 @@ def _pynvml() -> str:
     licence = about["License"] if "License" in about else about["License-Expression"]
     line = f"# nvidia-ml-py {about['Version']}, carried unchanged; licence: {licence}\n"
     return line + Path(spec.origin).read_text(encoding="utf-8")
+
+
+if __name__ == "__main__":
+    sys.stdout.buffer.write(archive().data)

@@ -9,13 +9,17 @@ from typing import Any, Literal
 
 from pydantic import SecretStr
 
-from blocks.errors import CommandFailed, Refused, StillRunning
+from blocks import sudo
+from blocks.errors import CommandFailed, Refused, StillRunning, SudoRefused
 from blocks.host import Host, Ran
 from blocks.supervisor_archive import archive
 
 PATH = "/usr/local/sbin/redeploy-supervisor"
 """Where the supervisor lies on a host."""
 
+_PUT = (
+    f"python -m blocks.supervisor_archive | ssh root@{{address}} install -m 755 /dev/stdin {PATH}"
+)
 REFUSED_EXIT = 2
 _NOT_FOUND_EXIT = 127
 _CALL_SECONDS = 120.0
@@ -66,6 +70,7 @@ class Supervisor:
 
         Raises:
             HostError: The host cannot be spoken to.
+            SudoRefused: The user may not put it there, or not call it.
             CommandFailed: The file could not be put there.
         """
         wanted = archive()
@@ -78,7 +83,10 @@ class Supervisor:
                 f"since {', '.join(running)} runs; this program brings {wanted.version[:12]}."
             )
             return found
-        self.host.put(wanted.data, PATH, 0o755)
+        try:
+            self.host.put(wanted.data, PATH, 0o755)
+        except SudoRefused as refused:
+            raise self._not_ours_to_put(refused, found, wanted.version) from None
         if self._installed_version() != wanted.version:
             raise CommandFailed(
                 f"The supervisor at {PATH} does not run as version {wanted.version[:12]}.",
@@ -98,6 +106,7 @@ class Supervisor:
 
         Raises:
             Refused: It refused; `kind` and `fields` say why. Nothing was changed.
+            SudoRefused: The user may not call it; the hint is the line of sudoers that lets it.
             CommandFailed: It is not there, or gave no answer.
             HostError: The host cannot be spoken to.
         """
@@ -110,6 +119,8 @@ class Supervisor:
         if ran.exit == _NOT_FOUND_EXIT:
             raise CommandFailed(f"There is no supervisor at {PATH}.", "Put it there: install().")
         if ran.exit != 0 or answer is None:
+            if refusal := self.host.sudo_refusal(ran):
+                raise self._told_what_to_allow(refusal)
             ran.check()
             raise CommandFailed(
                 f"The supervisor's answer to {verb} is not JSON: {ran.stdout[:200]!r}.",
@@ -196,14 +207,34 @@ class Supervisor:
             if on_progress is not None and told is not None and told.keys() == {"progress"}:
                 on_progress(told["progress"])
 
-        sudo = ("sudo", "-n") if self.host.sudo else ()
-        return self.host.run(
-            (*sudo, PATH, verb),
-            input=json.dumps(payload),
-            timeout=timeout,
-            repeatable=True,
-            on_line=take if on_progress is not None else None,
+        try:
+            return self.host.run_as_root(
+                (PATH, verb),
+                input=json.dumps(payload),
+                timeout=timeout,
+                repeatable=True,
+                on_line=take if on_progress is not None else None,
+            )
+        except SudoRefused as refused:
+            raise self._told_what_to_allow(refused) from None
+
+    def _told_what_to_allow(self, refused: SudoRefused) -> SudoRefused:
+        check = "sudo_password and sudoers" if self.host.sudo_password else "sudoers"
+        hint = f"Check {check}. The line it needs: {self._line()}"
+        return SudoRefused.of(refused.address, refused.message, hint, refused.left)
+
+    def _not_ours_to_put(self, refused: SudoRefused, found: str | None, wanted: str) -> SudoRefused:
+        there = f"version {found[:12]}" if found else "no supervisor that this user may call"
+        line = "" if found else f" The line that sudoers needs: {self._line()}"
+        return SudoRefused.of(
+            refused.address,
+            f"{self.host.address} has {there}, not version {wanted[:12]}, and {refused.message}",
+            f"Have root put it there: `{_PUT.format(address=self.host.address)}`.{line}",
+            refused.left,
         )
+
+    def _line(self) -> str:
+        return sudo.allowing(self.host.user, PATH, password=self.host.sudo_password is not None)
 
     def _running(self) -> list[str]:
         try:

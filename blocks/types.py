@@ -114,6 +114,13 @@ def bearer_key(value: SecretStr | None) -> SecretStr | None:
     return value
 
 
+def password(value: SecretStr | None) -> SecretStr | None:
+    """Return a password that is one line; what is wrong is said without showing it."""
+    if value is not None and not value.get_secret_value().isprintable():
+        raise ValueError("a password is one printable line")
+    return value or None  # an empty field of Prefect's form
+
+
 def _typed(check: Callable[[str], str], pattern: str | None, example: str) -> tuple[object, ...]:
     extra: dict[str, Any] = {"pattern": pattern} if pattern else {}
     return AfterValidator(check), Field(json_schema_extra=extra, examples=[example])

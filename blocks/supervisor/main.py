@@ -222,6 +222,8 @@ def _request() -> Any:
     try:
         return json.loads(raw or b"{}")
     except ValueError as error:
+        with contextlib.suppress(ValueError):  # sudo leaves a password that it did not ask for
+            return json.loads(raw.partition(b"\n")[2])
         raise Refusal("not-json", f"The request is not JSON: {error}.", "Send JSON.") from None
 
 

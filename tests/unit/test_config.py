@@ -124,6 +124,27 @@ def test_a_host_without_its_passphrase_stops_its_services_alone(tmp_path: Path) 
         found.to_look_at("kimi")
 
 
+def test_a_password_for_sudo_is_asked_for_before_anything_starts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    host = HOST + 'sudo_password = { env = "SUDOX" }\n'
+    text = host + "sudo = true\n" + SERVICE.removeprefix(HOST)
+    monkeypatch.delenv("SUDOX", raising=False)
+    with pytest.raises(ConfigurationError, match=r"sudo_password: the variable SUDOX is not set"):
+        config.load(write(tmp_path, text)).to_look_at("kimi")
+    monkeypatch.setenv("SUDOX", KEY)
+    service = config.load(write(tmp_path, text)).service("kimi")
+    assert service.host.sudo_password is not None
+    assert KEY not in repr(service)
+    with pytest.raises(ConfigurationError, match="sudo_password is for sudo = true") as refused:
+        config.load(write(tmp_path, host))
+    assert KEY not in str(refused.value)
+    with pytest.raises(ValidationError, match="one printable line") as invalid:
+        Host(address="h", sudo=True, sudo_password=f"{KEY}\nnext")
+    assert KEY not in str(invalid.value)
+    assert Host(address="h", sudo_password="").sudo_password is None
+
+
 def test_a_secret_file_that_is_no_text_is_said(tmp_path: Path) -> None:
     (tmp_path / "key").write_bytes(b"\xff\xfe\x00k")
     text = SERVICE + f'api_key = {{ file = "{tmp_path}/key" }}\n'
