@@ -34,6 +34,11 @@ def start(unit: str) -> Argv:
     return ("systemctl", "start", "--no-block", "--", unit)
 
 
+def start_and_wait(unit: str) -> Argv:
+    """Have a unit started, unless it is, and wait until it is."""
+    return ("systemctl", "start", "--", unit)
+
+
 def reset_failed(unit: str) -> Argv:
     """Forget a unit's earlier failures and restarts."""
     return ("systemctl", "reset-failed", "--", unit)

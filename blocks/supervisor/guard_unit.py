@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
+import socket
 import sys
 from pathlib import Path
 
 from blocks.supervisor import commands, foreign, processes, store
-from blocks.supervisor.failures import Failure
+from blocks.supervisor.failures import Failure, Refusal
 
 GUARD = "guard"
 """The verb by which a guard works."""
@@ -17,7 +18,8 @@ _UNIT = """\
 Description=Ends a redeploy of {environment} that fell silent
 StartLimitIntervalSec=0
 [Service]
-Type=exec
+Type=notify
+TimeoutStartSec=50
 ExecStart={python} {program} {verb} {key}
 Restart=on-failure
 RestartSec=5
@@ -32,10 +34,10 @@ def name_of(key: str) -> str:
 
 
 def install(key: str, environment: str) -> None:
-    """Write the unit, have it started now and after each reboot.
+    """Write the unit, have it started now and after each reboot; it is at work on return.
 
     Raises:
-        Failure: It could not be written, or systemd refused.
+        Failure: It could not be written, systemd refused, or it did not get to work.
     """
     path = _FOLDER / name_of(key)
     text = _UNIT.format(
@@ -56,6 +58,26 @@ def install(key: str, environment: str) -> None:
             raise _refused(foreign.last_words(ended.errors, 500))
 
 
+def stand(key: str) -> None:
+    """Have the guard at work, as it was when it was installed.
+
+    Raises:
+        Refusal: It does not get to work.
+    """
+    ended = processes.run(commands.start_and_wait(name_of(key)), timeout=60)
+    if ended.exit != 0:
+        refused = _refused(foreign.last_words(ended.errors, 500))
+        raise Refusal(refused.kind, refused.message, refused.hint)
+
+
+def tell_at_work() -> None:
+    """Tell systemd, which waits for it, that the guard is at work."""
+    address = os.environ.pop("NOTIFY_SOCKET", "")
+    if address:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as door:
+            door.sendto(b"READY=1", address.replace("@", "\0", 1))
+
+
 def remove(key: str) -> None:
     """End the guard and take its unit away; where that is not to be had, it ends by itself."""
     path = _FOLDER / name_of(key)
@@ -64,11 +86,13 @@ def remove(key: str) -> None:
         path.unlink(missing_ok=True)
         processes.run(commands.daemon_reload(), timeout=60)
         processes.run(commands.stop(path.name), timeout=60)
+        processes.run(commands.reset_failed(path.name), timeout=60)
 
 
 def _refused(why: str) -> Failure:
     return Failure(
         "no-guard",
         f"This host could not be set to go back by itself: {why}",
-        "The service was not stopped. See that systemd units can be added here.",
+        "The service was not stopped. See whether systemd takes units here, and "
+        "journalctl -u 'redeploy-guard-*'.",
     )

@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 from typing import Any, Callable
 
-from blocks.supervisor import arguments, foreign, releases, store, transactions
+from blocks.supervisor import arguments, foreign, guard_unit, releases, store, transactions
 from blocks.supervisor.failures import Refusal, Told
 from blocks.supervisor.guard_unit import GUARD
 from blocks.supervisor.launcher import EXECUTE, Launcher, SystemdLauncher
@@ -102,9 +102,17 @@ class Supervisor:
         checked = arguments.checked(asked["verb"], asked["arguments"], arguments.DOING)
         arguments.check_together(asked["environment"], checked)
         self.locks.renew(asked["environment"], asked["holder"])
-        if asked["verb"] in transactions.STOPS and not self._half_done(asked["holder"]):
-            self._store.keep_reserve()
+        if asked["verb"] in transactions.STOPS:
+            self._may_stop(asked)
         return self.operations.ensure({**asked, "arguments": checked}, tell)
+
+    def _may_stop(self, asked: dict[str, Any]) -> None:
+        """Before the first stop of a redeploy: have room, and the guard, for the way back."""
+        if not self._half_done(asked["holder"]):
+            self._store.keep_reserve()
+        if asked["verb"] != transactions.REVERT:
+            done = self.operations.under(asked["holder"])
+            transactions.require_guard(self._store.root, asked, done)
 
     def _status(self, asked: dict[str, Any]) -> dict[str, Any]:
         environment = asked["environment"]
@@ -140,7 +148,9 @@ class Supervisor:
         """Watch over what is undertaken on an environment until it has come to its end."""
         from blocks.supervisor.guard import Guard
 
-        Guard(self._store, self.operations, self.locks, key).stand()
+        guard = Guard(self._store, self.operations, self.locks, key)
+        guard_unit.tell_at_work()
+        guard.stand()
 
     def _at_work(self, holder: str) -> bool:
         return any(one["holder"] == holder for one in self.operations.running())

@@ -65,6 +65,17 @@ def read_by_key(root: Path, key: str) -> dict[str, Any] | None:
     return store.read(root / "open" / f"{key}.json")
 
 
+def require_guard(root: Path, asked: dict[str, Any], done: list[dict[str, Any]]) -> None:
+    """Have the guard at work before a service is first stopped by a redeploy that was opened.
+
+    Raises:
+        Refusal: It does not get to work, so that nobody would go back.
+    """
+    undertaken = read(root, asked["environment"])
+    if undertaken and undertaken["holder"] == asked["holder"] and not has_stopped(done):
+        guard_unit.stand(store.key_of(asked["environment"]))
+
+
 def close(root: Path, environment: str, holder: str) -> None:
     """Forget what a redeploy has undertaken, and end the guard, which may be who asks for it."""
     path = path_of(root, environment)

@@ -19,6 +19,7 @@ pytestmark = [pytest.mark.host, pytest.mark.timeout(240)]
 
 GRACE = "grace_seconds = 5\n"
 SETTLED_SECONDS = 90
+BROKEN = b"[Service]\nExecStart=\nExecStart=/bin/false\n"
 
 
 @pytest.fixture(scope="module")
@@ -126,4 +127,42 @@ def test_a_person_ends_a_redeploy_that_is_under_way(left: Scene, server: Serving
     ended = server.api.wait(run.id, seconds=60)
     assert ended.state.type == "FAILED"
     assert f"Rolled back to {old}" in str(ended.state.message)
+    assert violations(left) == []
+
+
+def guard_of(scene: Scene) -> str:
+    found = on_host.matching(scene.host, "/etc/systemd/system/redeploy-guard-*.service")
+    return Path(found[0]).name
+
+
+def test_a_guard_that_was_stopped_stands_again_before_the_stop(
+    left: Scene, server: Serving
+) -> None:
+    with on_host.following(left.host) as log:
+        run = server.api.start(service=left.service, benchmark=False)
+        log.wait_for("started", "reinstall")
+        guard = guard_of(left)
+        ssh.run(left.host, "systemctl", "stop", guard)
+        log.wait_for("started", "attempt-1/start")
+        assert on_host.unit(left.host, guard)["ActiveState"] == "active"
+    assert server.api.wait(run.id, seconds=90).state.type == "COMPLETED"
+    assert violations(left) == []
+
+
+def test_without_a_guard_nothing_is_stopped(left: Scene, server: Serving) -> None:
+    before = on_host.unit(left.host, left.story.unit)
+    with on_host.following(left.host) as log:
+        run = server.api.start(service=left.service, benchmark=False)
+        log.wait_for("started", "reinstall")
+        guard = guard_of(left)
+        broken = f"/run/systemd/system.control/{guard}.d"
+        ssh.run(left.host, "mkdir", "-p", broken)
+        ssh.run(left.host, "tee", f"{broken}/x.conf", stdin=BROKEN)
+        ssh.run(left.host, "sh", "-c", f"systemctl daemon-reload; systemctl stop {guard}")
+    ended = server.api.wait(run.id, seconds=60)
+    ssh.run(left.host, "sh", "-c", f"rm -r {broken}; systemctl daemon-reload")
+    assert ended.state.type == "FAILED"
+    assert "could not be set to go back by itself" in str(ended.state.message)
+    assert "The service was not stopped" in str(ended.state.message)
+    assert on_host.unit(left.host, left.story.unit) == before
     assert violations(left) == []
