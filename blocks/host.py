@@ -64,7 +64,7 @@ class Host(Block):
         default="root",
         title="User",
         pattern=r"^[a-z_][a-z0-9_.-]*\$?$",
-        description="Who logs in. Anyone but root also needs 'sudo'.",
+        description="Who logs in. Anyone but root also needs 'sudo' or 'user_units'.",
     )
     key_file: AbsolutePath | None = Field(
         default=None,
@@ -92,6 +92,11 @@ class Host(Block):
         title="Password for sudo",
         description="What sudo asks this user for; without it, sudo must not ask ('sudo -n').",
     )
+    user_units: bool = Field(
+        default=False,
+        title="User units",
+        description="The services are the user's own ('systemctl --user'); nothing needs root.",
+    )
     connect_timeout_seconds: float = Field(
         default=10,
         gt=0,
@@ -112,6 +117,8 @@ class Host(Block):
     def _asked_by_sudo(self) -> Self:
         if self.sudo_password and not self.sudo:
             raise ValueError("sudo_password is for sudo = true")
+        if self.user_units and (self.sudo or self.user == "root"):
+            raise ValueError("user_units is for a user who is not root, without sudo")
         return self
 
     def run(
@@ -171,7 +178,7 @@ class Host(Block):
         return None if allowed.exit == 0 else self._refused(ran)
 
     def put(self, data: bytes, path: str, mode: int = 0o644) -> None:
-        """Write a file on the host as root, atomically: it is there whole or not at all.
+        """Write a file on the host as root, or as a user without sudo, whole or not at all.
 
         Two writers do not meet, since each writes a file of its own beside it first; what a lost
         link left of one is taken away by the end.

@@ -2,6 +2,7 @@
 
 import json
 import logging
+import posixpath
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -16,6 +17,8 @@ from blocks.supervisor_archive import archive
 
 PATH = "/usr/local/sbin/redeploy-supervisor"
 """Where the supervisor lies on a host."""
+OWN_PATH = ".local/bin/redeploy-supervisor"
+"""Where a user has it for the services of that user, from the home folder, where SSH begins."""
 
 _PUT = (
     f"python -m blocks.supervisor_archive | ssh root@{{address}} install -m 755 /dev/stdin {PATH}"
@@ -58,6 +61,8 @@ class Supervisor:
 
     def __init__(self, host: Host) -> None:
         self.host = host
+        self._path = OWN_PATH if host.user_units else PATH
+        self._call = (self._path, "--user") if host.user_units else (self._path,)
 
     def install(self, say: Callable[[str], None] = _LOG.warning) -> str:
         """Put the current supervisor on the host unless it is there; return the version there.
@@ -84,12 +89,14 @@ class Supervisor:
             )
             return found
         try:
-            self.host.put(wanted.data, PATH, 0o755)
+            if self.host.user_units:
+                self.host.run(("mkdir", "-p", posixpath.dirname(OWN_PATH)), repeatable=True).check()
+            self.host.put(wanted.data, self._path, 0o755)
         except SudoRefused as refused:
             raise self._not_ours_to_put(refused, found, wanted.version) from None
         if self._installed_version() != wanted.version:
             raise CommandFailed(
-                f"The supervisor at {PATH} does not run as version {wanted.version[:12]}.",
+                f"The supervisor at {self._path} does not run as version {wanted.version[:12]}.",
                 "Run `redeploy-supervisor version </dev/null` on the host: it needs Python 3.9+.",
             )
         return wanted.version
@@ -117,7 +124,9 @@ class Supervisor:
         if ran.exit != 0 and answer is not None and "error" in answer:
             raise CommandFailed(str(answer["error"]["message"]), str(answer["error"]["hint"]))
         if ran.exit == _NOT_FOUND_EXIT:
-            raise CommandFailed(f"There is no supervisor at {PATH}.", "Put it there: install().")
+            raise CommandFailed(
+                f"There is no supervisor at {self._path}.", "Put it there: install()."
+            )
         if ran.exit != 0 or answer is None:
             if refusal := self.host.sudo_refusal(ran):
                 raise self._told_what_to_allow(refusal)
@@ -209,7 +218,7 @@ class Supervisor:
 
         try:
             return self.host.run_as_root(
-                (PATH, verb),
+                (*self._call, verb),
                 input=json.dumps(payload),
                 timeout=timeout,
                 repeatable=True,

@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 
 CODE = Path("/run/vllm-redeploy/code")
-"""In memory, for root alone, and gone with the boot."""
+"""In memory, for root alone, and gone with the boot; another user has a place of that kind too."""
 _KEPT = 3
 
 
@@ -52,7 +52,8 @@ def _unpack(program: Path, folder: Path) -> None:
 
 
 if __name__ == "__main__":
-    copy = unpacked(Path(sys.argv[0]).resolve()) if os.geteuid() == 0 else None
+    mine = Path(f"/run/user/{os.geteuid()}/vllm-redeploy/code")
+    copy = unpacked(Path(sys.argv[0]).resolve(), CODE if os.geteuid() == 0 else mine)
     if copy is not None:
         sys.path.insert(0, os.fspath(copy))
     from blocks.supervisor.main import main

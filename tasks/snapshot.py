@@ -54,10 +54,9 @@ def state_in_words(run: Redeployment) -> str:
         return f"{run.service.unit} runs, but nobody has seen it serve."
     stopped = min((one["started"] for one in run.stops()), default=None)
     since = f" since {datetime.fromtimestamp(stopped, UTC):%H:%M:%S} UTC" if stopped else ""
-    return (
-        f"DOWN{since}. Try on {run.service.host.address}: "
-        f"sudo systemctl restart {run.service.unit}."
-    )
+    host = run.service.host
+    systemctl = "systemctl --user" if host.user_units else "sudo systemctl"
+    return f"DOWN{since}. Try on {host.address}: {systemctl} restart {run.service.unit}."
 
 
 def gpus_in_words(facts: Facts) -> str:

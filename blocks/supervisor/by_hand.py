@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 from typing import Any, Callable
 
-from blocks.supervisor import environment, transactions
+from blocks.supervisor import environment, scope, transactions
 from blocks.supervisor.failures import Refusal
 from blocks.supervisor.ledger import PREVIOUS, Ledger
 
@@ -125,7 +125,7 @@ def _record(undertaken: dict[str, Any], answer: dict[str, Any]) -> dict[str, Any
         result = "down"
         verdict = (
             f"DOWN since {since}. The way back failed: {answer['error']['message']} "
-            f"Try: systemctl restart {undertaken['unit']}"
+            f"Try: {scope.by_hand('systemctl', 'restart', undertaken['unit'])}"
         )
     now = time.strftime("%Y-%m-%dT%H:%M:%S+00:00", time.gmtime())
     return {**draft, "time": now, "result": result, "verdict": verdict}

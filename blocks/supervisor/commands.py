@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from blocks.supervisor.scope import now
+
 Argv = tuple[str, ...]
 
 _BIND = 'mount --bind -- "$1" "$2" && shift 2 && exec "$@"'
@@ -11,58 +13,74 @@ _BIND = 'mount --bind -- "$1" "$2" && shift 2 && exec "$@"'
 
 def show(unit: str, properties: Sequence[str]) -> Argv:
     """Read properties of a unit."""
-    return ("systemctl", "show", "--no-pager", f"--property={','.join(properties)}", "--", unit)
+    return (
+        "systemctl",
+        *now().flags,
+        "show",
+        "--no-pager",
+        f"--property={','.join(properties)}",
+        "--",
+        unit,
+    )
 
 
 def show_all_services(properties: Sequence[str]) -> Argv:
     """Read properties of all services that systemd has loaded."""
-    return ("systemctl", "show", "--no-pager", f"--property={','.join(properties)}", "*.service")
+    return (
+        "systemctl",
+        *now().flags,
+        "show",
+        "--no-pager",
+        f"--property={','.join(properties)}",
+        "*.service",
+    )
 
 
 def stop(unit: str) -> Argv:
     """Ask for a unit to be stopped, without waiting."""
-    return ("systemctl", "stop", "--no-block", "--", unit)
+    return ("systemctl", *now().flags, "stop", "--no-block", "--", unit)
 
 
 def stop_and_wait(unit: str) -> Argv:
     """Have a unit stopped and wait until it is."""
-    return ("systemctl", "stop", "--", unit)
+    return ("systemctl", *now().flags, "stop", "--", unit)
 
 
 def start(unit: str) -> Argv:
     """Ask for a unit to be started, without waiting."""
-    return ("systemctl", "start", "--no-block", "--", unit)
+    return ("systemctl", *now().flags, "start", "--no-block", "--", unit)
 
 
 def start_and_wait(unit: str) -> Argv:
     """Have a unit started, unless it is, and wait until it is."""
-    return ("systemctl", "start", "--", unit)
+    return ("systemctl", *now().flags, "start", "--", unit)
 
 
 def reset_failed(unit: str) -> Argv:
     """Forget a unit's earlier failures and restarts."""
-    return ("systemctl", "reset-failed", "--", unit)
+    return ("systemctl", *now().flags, "reset-failed", "--", unit)
 
 
 def daemon_reload() -> Argv:
     """Have systemd read unit files again."""
-    return ("systemctl", "daemon-reload")
+    return ("systemctl", *now().flags, "daemon-reload")
 
 
 def enable_now(unit: str) -> Argv:
     """Have a unit started, now and after each reboot."""
-    return ("systemctl", "enable", "--quiet", "--now", "--", unit)
+    return ("systemctl", *now().flags, "enable", "--quiet", "--now", "--", unit)
 
 
 def disable(unit: str) -> Argv:
     """Have a unit no longer started after a reboot."""
-    return ("systemctl", "disable", "--quiet", "--", unit)
+    return ("systemctl", *now().flags, "disable", "--quiet", "--", unit)
 
 
 def transient(unit: str, description: str, command: Sequence[str]) -> Argv:
     """Start a command as a transient service that nobody else's end can end."""
     return (
         "systemd-run",
+        *now().flags,
         f"--unit={unit}",
         f"--description={description}",
         "--quiet",
@@ -78,6 +96,7 @@ def service_property(unit: str, name: str) -> Argv:
     escaped = "".join(c if c.isascii() and c.isalnum() else f"_{ord(c):02x}" for c in unit)
     return (
         "busctl",
+        *now().flags,
         "--json=short",
         "get-property",
         "org.freedesktop.systemd1",
@@ -89,8 +108,8 @@ def service_property(unit: str, name: str) -> Argv:
 
 def journal(matches: Sequence[str], *options: str) -> Argv:
     """Read the journal as JSON; `--all` since long fields are else left out."""
-    fields = "MESSAGE,PRIORITY,SYSLOG_IDENTIFIER,_PID,_COMM,_SYSTEMD_UNIT,UNIT,MESSAGE_ID"
-    more = "_SYSTEMD_INVOCATION_ID,INVOCATION_ID,EXIT_CODE,EXIT_STATUS"
+    fields = "MESSAGE,PRIORITY,SYSLOG_IDENTIFIER,_PID,_COMM,MESSAGE_ID,EXIT_CODE,EXIT_STATUS"
+    more = ",".join((now().own, "_SYSTEMD_INVOCATION_ID", *now().told))
     return (
         "journalctl",
         "--no-pager",
@@ -104,14 +123,27 @@ def journal(matches: Sequence[str], *options: str) -> Argv:
 
 
 def as_user(uid: int, gid: int, command: Sequence[str]) -> Argv:
-    """Run a command as another user, with that user's groups."""
+    """Run a command as another user, with that user's groups; only root is ever another one."""
+    if now().user is not None:
+        return tuple(command)
     return ("setpriv", f"--reuid={uid}", f"--regid={gid}", "--init-groups", "--", *command)
 
 
 def bound(copy: str, over: str, command: Sequence[str]) -> Argv:
     """Run a command in a mount namespace of its own where `copy` lies over the path `over`."""
     inside = ("/bin/sh", "-c", _BIND, "sh", copy, over, *command)
-    return ("unshare", "--mount", "--propagation=private", "--", *inside)
+    return (*private_mounts(), *inside)
+
+
+def private_mounts() -> Argv:
+    """Begin a command that has a mount namespace of its own."""
+    rights = () if now().user is None else ("--user", "--map-root-user")
+    return ("unshare", *rights, "--mount", "--propagation=private", "--")
+
+
+def lingers(user: str) -> Argv:
+    """Ask whether a user's services go on without a login."""
+    return ("loginctl", "show-user", "--property=Linger", "--value", "--", user)
 
 
 def copy_tree(source: str, target: str) -> Argv:

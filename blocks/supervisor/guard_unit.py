@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import os
 import socket
-import sys
-from pathlib import Path
 
-from blocks.supervisor import commands, foreign, processes, store
+from blocks.supervisor import commands, foreign, processes, scope, store
 from blocks.supervisor.failures import Failure, Refusal
 
 GUARD = "guard"
 """The verb by which a guard works."""
-_FOLDER = Path("/etc/systemd/system")
 _UNIT = """\
 [Unit]
 Description=Ends a redeploy of {environment} that fell silent
@@ -20,11 +17,11 @@ StartLimitIntervalSec=0
 [Service]
 Type=notify
 TimeoutStartSec=50
-ExecStart={python} {program} {verb} {key}
+ExecStart={command}
 Restart=on-failure
 RestartSec=5
 [Install]
-WantedBy=multi-user.target
+WantedBy={target}
 """
 
 
@@ -39,15 +36,14 @@ def install(key: str, environment: str) -> None:
     Raises:
         Failure: It could not be written, systemd refused, or it did not get to work.
     """
-    path = _FOLDER / name_of(key)
+    path = scope.now().units / name_of(key)
     text = _UNIT.format(
         environment=environment.replace("%", "%%"),
-        python=sys.executable,
-        program=Path(sys.argv[0]).resolve(),
-        verb=GUARD,
-        key=key,
+        command=" ".join(scope.again(GUARD, key)),
+        target=scope.now().target,
     )
     try:
+        path.parent.mkdir(parents=True, exist_ok=True)
         store.with_room(path, lambda: path.write_text(text, encoding="utf-8"))
         store.sync_folder(path.parent)
     except OSError as error:
@@ -80,7 +76,7 @@ def tell_at_work() -> None:
 
 def remove(key: str) -> None:
     """End the guard and take its unit away; where that is not to be had, it ends by itself."""
-    path = _FOLDER / name_of(key)
+    path = scope.now().units / name_of(key)
     if path.exists():
         processes.run(commands.disable(path.name), timeout=60)
         path.unlink(missing_ok=True)
@@ -94,5 +90,5 @@ def _refused(why: str) -> Failure:
         "no-guard",
         f"This host could not be set to go back by itself: {why}",
         "The service was not stopped. See whether systemd takes units here, and "
-        "journalctl -u 'redeploy-guard-*'.",
+        f"{scope.by_hand('journalctl', '-u')} 'redeploy-guard-*'.",
     )

@@ -8,15 +8,14 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
-ROOT = Path("/run/vllm-redeploy")
-"""On every host with systemd a file system in memory."""
+from blocks.supervisor import scope
 
 
 class Handover:
     """Where secrets lie between the call that brings them and the process that takes them."""
 
-    def __init__(self, root: Path = ROOT) -> None:
-        self._root = root
+    def __init__(self, root: Path | None = None) -> None:
+        self._root = root or scope.now().memory
 
     def put(self, operation: str, secrets: Mapping[str, str]) -> None:
         """Lay down what the operation's next run is to have, in place of what lies there."""

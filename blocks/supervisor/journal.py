@@ -11,7 +11,7 @@ import time
 from collections.abc import Iterator, Sequence
 from typing import IO, Any, cast
 
-from blocks.supervisor import commands, foreign, processes
+from blocks.supervisor import commands, foreign, processes, scope
 from blocks.supervisor.failures import Failure
 from blocks.supervisor.work import Work
 
@@ -41,14 +41,16 @@ def parse(line: str | bytes) -> dict[str, Any] | None:
         return None
     if not isinstance(raw, dict) or "__REALTIME_TIMESTAMP" not in raw:
         return None
+    here = scope.now()
+    about_unit, about_one = here.told
     return {
         "time": int(raw["__REALTIME_TIMESTAMP"]) / 1e6,
         "pid": _whole(raw.get("_PID")),
         "comm": _text(raw.get("_COMM")),
         "identifier": _text(raw.get("SYSLOG_IDENTIFIER")),
-        "unit": _text(raw.get("UNIT")) or _text(raw.get("_SYSTEMD_UNIT")),
+        "unit": _text(raw.get(about_unit)) or _text(raw.get(here.own)),
         "priority": _whole(raw.get("PRIORITY")),
-        "invocation": _text(raw.get("INVOCATION_ID")) or _text(raw.get("_SYSTEMD_INVOCATION_ID")),
+        "invocation": _text(raw.get(about_one)) or _text(raw.get("_SYSTEMD_INVOCATION_ID")),
         "message": message_text(raw.get("MESSAGE")),
         "message_id": _text(raw.get("MESSAGE_ID")),
         "cursor": _text(raw.get("__CURSOR")),
@@ -57,11 +59,14 @@ def parse(line: str | bytes) -> dict[str, Any] | None:
 
 def matches(unit: str, invocation: str | None) -> tuple[str, ...]:
     """Return the matches for the lines of a unit, or of one of its invocations."""
+    here = scope.now()
+    about_unit, about_one = here.told
     if invocation:
-        own, told = f"_SYSTEMD_INVOCATION_ID={invocation}", f"INVOCATION_ID={invocation}"
+        own, told = f"_SYSTEMD_INVOCATION_ID={invocation}", f"{about_one}={invocation}"
     else:
-        own, told = f"_SYSTEMD_UNIT={unit}", f"UNIT={unit}"
-    return (own, "+", "_PID=1", told)
+        own, told = f"{here.own}={unit}", f"{about_unit}={unit}"
+    mine = () if here.user is None else (here.teller,)  # others may have a unit of that name
+    return (own, *mine, "+", here.teller, told)
 
 
 def journal(arguments: dict[str, Any], work: Work | None = None) -> dict[str, Any]:

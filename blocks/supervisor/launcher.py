@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import hashlib
-import os
-import sys
-from pathlib import Path
 from typing import Protocol
 
-from blocks.supervisor import commands, foreign, processes, units
+from blocks.supervisor import commands, foreign, processes, scope, units
 from blocks.supervisor.failures import Refusal
 
 EXECUTE = "execute"
@@ -43,7 +40,7 @@ class SystemdLauncher:
         """Start the unit; what an earlier, killed run left of it is forgotten first."""
         unit = unit_of(operation)
         self.forget(operation)
-        command = (sys.executable, os.fspath(Path(sys.argv[0]).resolve()), EXECUTE, operation)
+        command = scope.again(EXECUTE, operation)
         ended = processes.run(
             commands.transient(unit, f"vllm-redeploy {operation}", command), timeout=60
         )

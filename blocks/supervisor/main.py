@@ -12,7 +12,16 @@ import sys
 from pathlib import Path
 from typing import Any, Callable
 
-from blocks.supervisor import arguments, foreign, guard_unit, releases, store, transactions
+from blocks.supervisor import (
+    arguments,
+    foreign,
+    guard_unit,
+    lingering,
+    releases,
+    scope,
+    store,
+    transactions,
+)
 from blocks.supervisor.failures import Refusal, Told
 from blocks.supervisor.guard_unit import GUARD
 from blocks.supervisor.launcher import EXECUTE, Launcher, SystemdLauncher
@@ -76,7 +85,7 @@ class Supervisor:
             "history": lambda asked: {
                 "releases": releases.history(kept, asked["environment"]),
             },
-            "lock": self.locks.take,
+            "lock": self._lock,
             "unlock": self._unlock,
         }
 
@@ -135,6 +144,10 @@ class Supervisor:
             "folders": folders,
         }
 
+    def _lock(self, asked: dict[str, Any]) -> dict[str, Any]:
+        lingering.require()
+        return self.locks.take(asked)
+
     def _unlock(self, asked: dict[str, Any]) -> dict[str, Any]:
         """Give the lock back; what has come to an end, or never began, is guarded no longer."""
         holder, environment = asked["holder"], asked["environment"]
@@ -176,10 +189,9 @@ def _loaded_when_called(where: str) -> Callable[..., dict[str, Any]]:
 def main(argv: list[str]) -> int:
     """Answer one call; return the exit status."""
     try:
-        if os.geteuid() != 0:
-            raise Refusal("not-root", "The supervisor has to be run by root.", "Use sudo -n.")
+        argv = scope.choose(argv)
         os.umask(0o077)
-        supervisor = Supervisor(Store(), SystemdLauncher())
+        supervisor = Supervisor(Store(scope.now().state), SystemdLauncher())
         if len(argv) == 2 and argv[0] == EXECUTE:
             supervisor.operations.execute(argv[1], supervisor.doers)
             return 0
@@ -198,7 +210,7 @@ def main(argv: list[str]) -> int:
         _print({"error": told.document()})
         return 1
     except OSError as error:
-        _print({"error": store.told(error, store.ROOT).document()})
+        _print({"error": store.told(error, scope.now().state).document()})
         return 1
     _print(answer)
     return 0
@@ -212,7 +224,7 @@ def _by_hand(supervisor: Supervisor, words: list[str]) -> int:
         return supervisor.answer(verb, request, _tell_a_person)
 
     try:
-        verdict = by_hand.roll_back(store.ROOT, words, ask)
+        verdict = by_hand.roll_back(scope.now().state, words, ask)
     except Told as told:
         sys.stderr.write(f"{told.message} {told.hint}\n")
         return REFUSED_EXIT if isinstance(told, Refusal) else 1

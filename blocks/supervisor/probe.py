@@ -7,7 +7,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from blocks.supervisor import patience
+from blocks.supervisor import commands, foreign, patience, processes
 from blocks.supervisor.switch import exchanges
 
 _SECONDS = 20
@@ -30,6 +30,9 @@ def _probe(path: Path) -> dict[str, Any]:
     problem = _kind(path)
     if problem is not None:
         return {"how": None, "problem": problem}
+    if (private := processes.run((*commands.private_mounts(), "true"))).exit != 0:
+        why = foreign.last_words(private.errors, 300)
+        return {"how": None, "problem": f"this host lets this user have no mounts apart: {why}"}
     try:
         with contextlib.ExitStack() as removed:
             folders = [

@@ -7,7 +7,7 @@ import re
 import time
 from typing import Any
 
-from blocks.supervisor import cgroups, ports, stacks, talk, units
+from blocks.supervisor import cgroups, ports, scope, stacks, talk, units
 from blocks.supervisor.failures import Failure
 from blocks.supervisor.journal import last_lines
 from blocks.supervisor.verdicts import verdict
@@ -109,7 +109,9 @@ class Served:
         return Failure(
             kind,
             sentence,
-            f"journalctl -u {self._unit} _SYSTEMD_INVOCATION_ID={self._invocation}",
+            scope.by_hand(
+                "journalctl", "-u", self._unit, f"_SYSTEMD_INVOCATION_ID={self._invocation}"
+            ),
             last_stage=READY,
             last_lines=last_lines(self._unit, self._invocation, _LAST_LINES),
             unit=state,

@@ -16,7 +16,6 @@ from typing import Any, Callable, TypeVar
 
 from blocks.supervisor.failures import Failure, Refusal
 
-ROOT = Path("/var/lib/vllm-redeploy")
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 _RESERVE = "reserve"
 _PIECES, _PIECE_BYTES = 128, 32 << 10
@@ -29,7 +28,7 @@ _T = TypeVar("_T")
 class Store:
     """The state folder."""
 
-    def __init__(self, root: Path = ROOT) -> None:
+    def __init__(self, root: Path) -> None:
         self.root = root
         for folder in (root, self.operations, self.locks, self.releases):
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)

@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from blocks.supervisor import commands, foreign, processes
+from blocks.supervisor import commands, foreign, processes, scope
 from blocks.supervisor.failures import Failure
 from blocks.supervisor.secrets import redacted, redacted_argv
 
@@ -86,7 +86,7 @@ def as_state(shown: dict[str, list[str]], boot_time: float) -> dict[str, Any]:
         "active_since": moment("ActiveEnterTimestampMonotonic"),
         "fragment": one("FragmentPath") or None,
         "drop_ins": one("DropInPaths").split(),
-        "user": one("User") or None,
+        "user": one("User") or scope.now().user,
         "environment_files": [
             _ENVIRONMENT_FILE.sub(r"\g<path>", value)
             for value in shown.get("EnvironmentFiles", [])

@@ -11,7 +11,7 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
-from blocks.supervisor import holders, ports, proc, stacks, units
+from blocks.supervisor import holders, ports, proc, scope, stacks, units
 from blocks.supervisor.ends import Ends
 from blocks.supervisor.facts import boot_id
 from blocks.supervisor.failures import Failure
@@ -267,7 +267,10 @@ class _Watch:
         return Failure(
             kind,
             message,
-            hint or f"journalctl -u {self._unit} _SYSTEMD_INVOCATION_ID={self._invocation}",
+            hint
+            or scope.by_hand(
+                "journalctl", "-u", self._unit, f"_SYSTEMD_INVOCATION_ID={self._invocation}"
+            ),
             **{
                 "last_stage": reached.stage,
                 "last_lines": self._trace.last_lines(),

@@ -59,7 +59,12 @@ def argv(host: SandboxHost, user: str = "root") -> list[str]:
 
 
 def run(
-    host: SandboxHost, *words: str, check: bool = True, stdin: bytes = b"", seconds: float = 300
+    host: SandboxHost,
+    *words: str,
+    check: bool = True,
+    stdin: bytes = b"",
+    seconds: float = 300,
+    user: str = "root",
 ) -> subprocess.CompletedProcess[bytes]:
     """Run a program on a host.
 
@@ -67,7 +72,7 @@ def run(
         SandboxError: it ended with a status other than 0, and `check` was asked for.
     """
     done = subprocess.run(
-        [*argv(host), shlex.join(words)],
+        [*argv(host, user), shlex.join(words)],
         input=stdin,
         capture_output=True,
         check=False,

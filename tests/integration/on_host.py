@@ -143,10 +143,12 @@ class Following:
 
 
 @contextmanager
-def following(host: SandboxHost) -> Iterator[Following]:
+def following(
+    host: SandboxHost, path: str = f"{REMEMBERED}/operations.jsonl"
+) -> Iterator[Following]:
     """Follow the operation log from now on; what is written is seen at once."""
     how = ("--lines=0", "--follow=name", "--retry", "--sleep-interval=0.02")  # it may have to poll
-    tail = ("tail", *how, f"{REMEMBERED}/operations.jsonl")
+    tail = ("tail", *how, path)
     argv = [*ssh.argv(host), shlex.join(tail)]
     process = subprocess.Popen(
         argv,
