@@ -10,12 +10,12 @@ from prefect.states import Completed, Failed
 from blocks.errors import HostError, RedeployError
 from blocks.service import Service
 from flows.attempt import AttemptFailed, attempt
+from flows.cancelled import end_on_host
 from flows.ended import ended_before
-from flows.way_back import roll_back
+from flows.give_up import give_up, refused
 from tasks.benchmark import DIED, benchmark, can_be_measured
 from tasks.cleanup import cleanup
 from tasks.diagnose import find_cause
-from tasks.discard import discard_if_possible
 from tasks.drain import drain
 from tasks.earlier_starts import present_start
 from tasks.errors import PlanRefused, StepFailed
@@ -29,7 +29,7 @@ from tasks.record import Story, record_if_possible
 from tasks.redeployment import Redeployment
 from tasks.reinstall import Staged, reinstall
 from tasks.request import Request, Strategy
-from tasks.snapshot import snapshot, state_in_words
+from tasks.snapshot import snapshot
 from tasks.stop import stop
 from tasks.switch import previous_path, switch
 from tasks.undrain import may_be_out, put_back
@@ -41,6 +41,7 @@ from tasks.wait_healthy import Serving
     name="redeploy",
     flow_run_name="redeploy {request.service} to {request.target}",
     persist_result=False,
+    on_cancellation=[end_on_host],
 )
 def redeploy(request: Request) -> State[None]:
     """Take a vLLM service to another release, through its crash, and never leave it down."""
@@ -55,20 +56,13 @@ def redeploy(request: Request) -> State[None]:
             acquire(run)
             verdict = ended_before(run) or _redeploy(run)
         except (PlanRefused, StepFailed) as refusal:
-            verdict = _refused(run, refusal)
+            verdict = refused(run, refusal)
         except Exception as error:
             verdict = _cut_off(run, error)
             if run.is_undertaken():
                 return verdict  # and keep the lock: it is gone on with, or the host ends it
         release(run)
         return verdict
-
-
-def _refused(run: Redeployment, refusal: RedeployError) -> State[None]:
-    """End a run that did not stop the service; one that was taken out of its router is put back."""
-    mine = run.holds_lock and not run.has_stopped()
-    back = put_back(run, serving=True) if mine else may_be_out(run)
-    return Failed(message=f"{refusal} {back.strip()}".strip(), data=refusal)
 
 
 def _cut_off(run: Redeployment, error: Exception) -> State[None]:
@@ -101,7 +95,7 @@ def _redeploy(run: Redeployment) -> State[None]:
     except HostError:
         raise
     except Exception as failure:
-        return _go_back(run, story, failure)
+        return give_up(run, story, failure)
 
 
 def _stage(run: Redeployment, story: Story) -> Staged:
@@ -161,25 +155,3 @@ def _prove(run: Redeployment, story: Story, serving: Serving) -> State[None]:
     verdict = f"{said} after {story.attempts_in_words} {drained}".strip()
     verdict = record_if_possible(run, story, "live", verdict)
     return Failed(message=verdict) if drained else Completed(message=verdict)
-
-
-def _go_back(run: Redeployment, story: Story, failure: Exception) -> State[None]:
-    run.log_unexpected(failure)
-    if not run.has_stopped():
-        discard_if_possible(run)
-        return _refused(run, PlanRefused(f"{failure} The service was not stopped."))
-    story.previous = None
-    way_back = roll_back(version=story.plan.before, return_state=True)
-    end = way_back.result(raise_on_failure=False)
-    if isinstance(end, HostError):
-        raise end
-    if isinstance(end, Serving):
-        story.started(end, present_start(run, story.plan.before))
-        verdict = f"Rolled back to {story.plan.before}; serving. {failure}"
-        verdict = f"{verdict} {put_back(run, serving=True)}".strip()
-        verdict = record_if_possible(run, story, "rolled back", verdict)
-    else:
-        verdict = f"{state_in_words(run)} {failure} The way back failed: {way_back.message}"
-        verdict = f"{verdict} {put_back(run, serving=False)}".strip()
-        verdict = record_if_possible(run, story, "down", verdict)
-    return Failed(message=verdict, data=failure)

@@ -153,8 +153,8 @@ class Operations:
                 return self._start(asked, request)
 
     def _end_others(self, asked: dict[str, Any]) -> None:
-        """Before the way back: end what still runs of the redeploy; it is not begun again."""
-        if asked["verb"] == transactions.REVERT:
+        """Before it goes back or is given up: end what runs of it; it is not begun again."""
+        if asked["verb"] in transactions.ENDS_OTHERS:
             for one in self.under(asked["holder"]):
                 if one["state"] == "running" and one["operation"] != asked["operation"]:
                     self._launcher.end(one["operation"])

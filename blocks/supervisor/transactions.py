@@ -15,11 +15,13 @@ from blocks.supervisor import guard_unit, store
 from blocks.supervisor.failures import Refusal
 
 _WAIT_SECONDS = 600.0
-REVERT = "revert"
+REVERT, DISCARD = "revert", "discard"
+ENDS_OTHERS = (REVERT, DISCARD)
+"""What ends all that still runs of its redeploy, before it begins."""
 STOPS = ("stop", "swap", REVERT)
 """The verbs that stop a service."""
 ALWAYS = frozenset(
-    (REVERT, "remember", "record", "facts", "journal", "resolve", "verify", "discard", "prune")
+    (REVERT, "remember", "record", "facts", "journal", "resolve", "verify", DISCARD, "prune")
 )
 """What may begin also when the host goes back or has recorded the end; nothing else may."""
 
@@ -103,8 +105,10 @@ def gate(
         Refusal: The host goes back, has recorded the end, or has given the redeploy up.
     """
     with store.guarded(path_of(root, asked["environment"]).with_suffix(".gate")):
+        holder = asked["holder"]
+        if asked["verb"] == DISCARD:
+            _require_not_stopped(holder, under(holder))
         if asked["verb"] not in ALWAYS:
-            holder = asked["holder"]
             _require_ahead(holder, under(holder), read(root, asked["environment"]))
         yield
 
@@ -126,12 +130,22 @@ def _require_ahead(
             "Begin another one.",
         )
     opened = any(one["verb"] == "open" and one["state"] == "succeeded" for one in done)
-    if opened and (undertaken is None or undertaken["holder"] != holder):
+    closed = opened and (undertaken is None or undertaken["holder"] != holder)
+    if closed or any(one["verb"] == DISCARD for one in done):
         raise Refusal(
             "given-up",
             f"The host has given the redeploy {holder} up before it stopped the service: it had "
-            "heard nothing of it for too long.",
+            "heard nothing of it for too long, or somebody told it to.",
             "Begin another one.",
+        )
+
+
+def _require_not_stopped(holder: str, done: list[dict[str, Any]]) -> None:
+    if has_stopped(done):
+        raise Refusal(
+            "has-stopped",
+            f"The redeploy {holder} was told to stop the service; what it has staged was left.",
+            "Go back, or go on with it.",
         )
 
 

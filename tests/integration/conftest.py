@@ -72,6 +72,12 @@ def small_host(workshop: Path, server: Serving) -> Iterator[Scene]:
     strike(scene)
 
 
+@pytest.fixture
+def small(small_host: Scene) -> Scene:
+    """The story of few packages, at its beginning."""
+    return small_host.fresh()
+
+
 @pytest.fixture(scope="session")
 def prefect(server: Serving) -> PrefectApi:
     """The API of the session's server."""

@@ -97,13 +97,16 @@ class PrefectApi:
         """Return a flow run."""
         return FlowRun.model_validate(_good(self.ask("GET", f"flow_runs/{run}")).json())
 
-    def wait(self, run: str, *types: str, seconds: float = 120) -> FlowRun:
-        """Wait until a run is in a state of one of the types; default: until it has ended."""
+    def wait(self, run: str, *types: str, seconds: float = 120, count: int = 0) -> FlowRun:
+        """Wait until a run is in a state of one of the types; default: until it has ended.
+
+        With a count, it has to have run so often by then.
+        """
         wanted = types or ENDED
 
         def look() -> FlowRun | None:
             found = self.flow_run(run)
-            return found if found.state.type in wanted else None
+            return found if found.state.type in wanted and found.run_count >= count else None
 
         return until(look, f"run {run} {'/'.join(wanted)}", seconds, pause=0.2)
 
@@ -112,6 +115,21 @@ class PrefectApi:
         state = {"type": "SCHEDULED", "name": "AwaitingRetry"}
         answer = _good(self.ask("POST", f"flow_runs/{run}/set_state", {"state": state})).json()
         assert answer["status"] == "ACCEPT", answer
+
+    def cancel(self, run: str) -> None:
+        """Do what Cancel in the UI does."""
+        state = {"type": "CANCELLING"}
+        answer = _good(self.ask("POST", f"flow_runs/{run}/set_state", {"state": state})).json()
+        assert answer["status"] == "ACCEPT", answer
+
+    def states(self, run: str) -> list[State]:
+        """Return all states that a run was in."""
+        return _all(State, self.ask("GET", f"flow_run_states/?flow_run_id={run}"))
+
+    def automations(self) -> list[dict[str, Any]]:
+        """Return the automations."""
+        found: list[dict[str, Any]] = _good(self.ask("POST", "automations/filter", {})).json()
+        return found
 
     def nested(self, run: str) -> list[FlowRun]:
         """Return the nested runs of a run, oldest first."""

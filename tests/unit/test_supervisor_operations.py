@@ -46,7 +46,7 @@ def use(arguments, work):
     return {"used": sorted(work.secrets), "kept": "".join(work.secrets.values()) == KEY}
 
 KEY = "a-key-that-nobody-may-see"
-doers = {"work": work, "remember": remember, "use": use}
+doers = {"work": work, "remember": remember, "use": use, "discard": remember}
 root = Path(sys.argv[1])
 Operations(Store(root), None, Handover(root.with_name("run"))).execute(sys.argv[2], doers)
 """
@@ -120,6 +120,15 @@ def test_a_finished_one_is_answered_from_the_record(desk: Desk) -> None:
     assert {**again, "attached": False} == first
     assert desk.launcher.started == ["r/a"]
     assert desk.events() == ["started", "finished"]
+
+
+def test_what_is_given_up_is_ended_and_nothing_more_begins(desk: Desk) -> None:
+    assert desk.ask("h/stage", wait=0.3, seconds=60)["state"] == "running"
+    assert desk.ask("h/discard", verb="discard", document={})["state"] == "succeeded"
+    assert not desk.launcher.running("h/stage")
+    with pytest.raises(Refusal) as refused:
+        desk.ask("h/swap", verb="swap")
+    assert refused.value.kind == "given-up"
 
 
 def test_two_at_once_start_it_once(desk: Desk) -> None:

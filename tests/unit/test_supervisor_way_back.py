@@ -110,6 +110,7 @@ OPEN = ("r/open", "open", "succeeded")
         ([("r/revert", "revert", "failed")], "goes-back"),
         ([("r/record", "record", "succeeded")], "has-ended"),
         ([OPEN], "given-up"),
+        ([("r/discard", "discard", "running")], "given-up"),
     ],
 )
 def test_nothing_begins_against_the_way_back(
@@ -121,6 +122,13 @@ def test_nothing_begins_against_the_way_back(
         assert refused.value.kind == kind
     for verb in ("revert", "remember", "record", "facts", "journal"):
         begin(tmp_path, verb, *done)
+
+
+def test_what_was_stopped_is_not_given_up(tmp_path: Path) -> None:
+    begin(tmp_path, "discard", OPEN)
+    with pytest.raises(Refusal) as refused:
+        begin(tmp_path, "discard", OPEN, ("r/attempt-1/start", "swap", "running"))
+    assert refused.value.kind == "has-stopped"
 
 
 def test_what_is_under_way_goes_on(tmp_path: Path) -> None:
