@@ -20,4 +20,10 @@ class Settings(BaseSettings):
     ready_patience_seconds: float = Field(
         300, gt=0, description="how long a service that listens may take to answer as it should"
     )
+    silence_seconds: int = Field(
+        90, gt=30, description="how long a run under `serve` may give no sign of life"
+    )
+    resumptions: int = Field(
+        3, ge=0, description="how often a run whose process died goes on by itself"
+    )
     index_timeout_seconds: float = Field(20, gt=0, description="one request to a wheel index")

@@ -18,11 +18,12 @@ from prefect.client.schemas.objects import StateType
 from blocks import config
 from blocks.settings import Settings
 from deployments import terminal
+from deployments.by_itself import going_on
 from deployments.server import served
 from deployments.triggers import deployments
+from flows.cancelled import SHUTTING_DOWN
 
 _CUT_OFF = [StateType.CANCELLED, StateType.CANCELLING, StateType.RUNNING]
-_BY_PREFECT = "shutting down"  # its message; a run that a person cancelled has another
 
 
 def serve_forever(host: str, port: int, runs: int, config_file: Path | None) -> None:
@@ -43,9 +44,10 @@ def serve_forever(host: str, port: int, runs: int, config_file: Path | None) -> 
                 terminal.notice(f"{name} is left out: {one.why.message}")
             began = datetime.now(UTC)
             try:
-                serve_deployments(
-                    *deployments(configuration.services), limit=runs, pause_on_shutdown=False
-                )
+                with going_on():
+                    serve_deployments(
+                        *deployments(configuration.services), limit=runs, pause_on_shutdown=False
+                    )
             finally:
                 _say_what_is_cut_off(began)
 
@@ -62,7 +64,7 @@ def _say_what_is_cut_off(since: datetime) -> None:
         )
     for run in runs:
         state = run.state
-        if state and state.is_cancelled() and _BY_PREFECT not in (state.message or ""):
+        if state and state.is_cancelled() and SHUTTING_DOWN not in (state.message or ""):
             continue
         wish = run.parameters.get("request") or {}
         terminal.cut_off(run.name, str(wish.get("service")), wish.get("resume") or str(run.id))

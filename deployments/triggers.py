@@ -13,6 +13,7 @@ from flows.rollback import rollback
 MANUAL = "manual"
 NIGHTLY = "nightly"
 BACK = "by-hand"
+TAG = "vllm-redeploy"
 
 
 def deployments(services: Mapping[str, Service]) -> list[RunnerDeployment]:
@@ -20,18 +21,18 @@ def deployments(services: Mapping[str, Service]) -> list[RunnerDeployment]:
     manual = redeploy.to_deployment(
         MANUAL,
         description="A redeploy that a person asks for.",
-        tags=["vllm-redeploy"],
+        tags=[TAG],
     )
     nightly = redeploy.to_deployment(
         NIGHTLY,
         description="The newest nightly, every night, for the services that name a time.",
         schedules=[_night(name, one.nightly) for name, one in services.items() if one.nightly],
-        tags=["vllm-redeploy", "nightly"],
+        tags=[TAG, "nightly"],
     )
     back = rollback.to_deployment(
         BACK,
         description="Back to the release that was live before the present one.",
-        tags=["vllm-redeploy"],
+        tags=[TAG],
     )
     return [cast("RunnerDeployment", one) for one in (manual, nightly, back)]
 

@@ -88,6 +88,7 @@ def _left(run: Redeployment, failure: RedeployError) -> State[None]:
 
 
 def _end(run: Redeployment) -> State[None]:
+    run.supervisor.install(run.log)
     acquire(run)
     verdict = ended_before(run) or (_give_up(run) if run.is_undertaken() else None)
     release(run)

@@ -87,6 +87,7 @@ def environment(home: Path, **more: str) -> dict[str, str]:
         "PREFECT_HOME": str(home),
         "PREFECT_RUNNER_POLL_FREQUENCY": "1",
         "PYTHONFAULTHANDLER": "1",
+        "VLLM_REDEPLOY_RESUMPTIONS": "0",  # whoever kills a run decides what becomes of it
         **more,
     }
 
