@@ -10,7 +10,7 @@ from tests.chaos.cells import Cell, sample
 
 pytestmark = [pytest.mark.host, pytest.mark.timeout(300)]
 
-SEED = 10
+SEED = 20
 
 
 @pytest.fixture(scope="module")

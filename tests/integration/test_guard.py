@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from deployments.sandbox import hosts, ssh, story
+from deployments.sandbox import ssh, story
 from deployments.sandbox.stories import STORIES
 from tests.chaos.checker import violations
 from tests.integration import on_host
@@ -59,17 +59,6 @@ def settled(scene: Scene) -> None:
     )
 
 
-def test_killed_before_the_stop_the_host_takes_away_what_was_staged(
-    left: Scene, server: Serving
-) -> None:
-    before = on_host.unit(left.host, left.story.unit)
-    run = killed_in(server, left, "reinstall")
-    settled(left)
-    assert violations(left) == []
-    assert on_host.unit(left.host, left.story.unit) == before
-    assert on_host.started(left.host, run)["discard"] == 1
-
-
 def test_killed_while_it_loads_the_new_release_is_kept(left: Scene, server: Serving) -> None:
     run = killed_in(server, left, "attempt-1/wait-healthy")
     settled(left)
@@ -89,15 +78,6 @@ def test_killed_after_a_start_that_failed_the_host_goes_back(left: Scene, server
     record = on_host.record(left.host, run)
     assert record["result"] == "rolled back"
     assert on_host.started(left.host, run)["revert"] == 1
-
-
-def test_a_power_cut_while_it_loads_ends_on_the_old_release(left: Scene, server: Serving) -> None:
-    run = killed_in(server, left, "attempt-1/wait-healthy")
-    hosts.kill(left.host.name)
-    left.host = hosts.up(left.host.name)
-    settled(left)
-    assert violations(left) == []
-    assert on_host.record(left.host, run)["result"] == "rolled back"
 
 
 def by_hand(scene: Scene, *words: str) -> str:
