@@ -14,6 +14,7 @@ import pytest
 
 from deployments.sandbox.stories import STORIES
 from deployments.sandbox.story import clear_failure, set_failure
+from tests.chaos.checker import violations
 from tests.integration import on_host
 from tests.integration.conftest import QUICK
 from tests.integration.in_process import redeploy, save_blocks
@@ -236,6 +237,20 @@ def test_a_run_that_is_killed_in_its_hook_goes_on_and_undrains_once(
     assert routers.calls == ["/out", "/out"]
     assert len(marks(scene)) == 1
     assert set(on_host.started(scene.host, run.id).values()) == {1}
+
+
+def test_a_run_that_is_cancelled_in_its_hook_is_put_back(
+    scene: Scene, routers: Router, server: Serving
+) -> None:
+    before = on_host.unit(scene.host, scene.story.unit)
+    routers.held.clear()
+    run = server.api.start(service=scene.service, benchmark=False)
+    until(lambda: bool(routers.calls), "the drain hook is called", 60)
+    server.api.cancel(run.id)
+    server.api.wait(run.id, "CANCELLED", seconds=60)
+    assert [words for _, words in marks(scene)] == ["in a b; reboot"]
+    assert on_host.unit(scene.host, scene.story.unit) == before
+    assert violations(scene) == []
 
 
 def _resumed(server: Serving, run: str) -> bool:
