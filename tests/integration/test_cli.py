@@ -253,10 +253,15 @@ def test_diagnose_finds_why_a_service_crashes_again_and_again(
 
 
 @pytest.mark.host
-def test_a_killed_run_goes_on_by_its_id(small_host: Scene, tmp_path: Path) -> None:
+def test_a_killed_run_goes_on_by_its_id_and_is_taken_back(
+    small_host: Scene, tmp_path: Path
+) -> None:
     """Without a server of the operator's own: the run brings one, which ends with it."""
     scene = small_host.fresh()
     terminal = Terminal(tmp_path, scene.config)
+    refused = terminal.call("rollback", "small")
+    assert refused.returncode == 1
+    assert "No release lies beside" in refused.stdout + refused.stderr
     with on_host.following(scene.host) as log:
         process = subprocess.Popen(
             terminal.argv("run", "small"),
@@ -281,20 +286,11 @@ def test_a_killed_run_goes_on_by_its_id(small_host: Scene, tmp_path: Path) -> No
     version = {"version": scene.story.nightly.version}
     assert on_host.http(scene.host, f"{scene.url}/version") == version
     assert [one["id"] for one in terminal.json("history", "small")] == [run]
-
-
-def test_a_rollback_goes_back_to_the_release_before(small_host: Scene, tmp_path: Path) -> None:
-    scene = small_host.fresh()
-    terminal = Terminal(tmp_path, scene.config)
-    refused = terminal.call("rollback", "small")
-    assert refused.returncode == 1
-    assert "No release lies beside" in refused.stdout + refused.stderr
-    assert terminal.json("run", "small", "--no-benchmark")["ok"] is True
-    done = terminal.json("rollback", "small", "--reason", "it is slow")
-    assert done["ok"] is True
+    back = terminal.json("rollback", "small", "--reason", "it is slow")
+    assert back["ok"] is True
     old = scene.story.old.version
-    assert done["verdict"] == f"Rolled back to {old}; serving."
-    assert (done["record"]["after"], done["record"]["why"]) == (old, "it is slow")
+    assert back["verdict"] == f"Rolled back to {old}; serving."
+    assert (back["record"]["after"], back["record"]["why"]) == (old, "it is slow")
     assert on_host.http(scene.host, f"{scene.url}/version") == {"version": old}
     status = terminal.call("status", "small").stdout
     assert "found, live since" in status
