@@ -3,7 +3,7 @@ export DO_NOT_TRACK = 1
 BIN = .venv/bin
 SANDBOX ?= demo
 
-.PHONY: demo test chaos check unit screenshots install setup lock clean
+.PHONY: demo test chaos check unit diagnosis-report screenshots install setup lock clean
 
 demo: setup  ## boot a real host, break it the way it broke, and watch it heal
 	@$(BIN)/python -m deployments.demo $(SANDBOX)
@@ -14,6 +14,9 @@ test: setup check  ## everything: formatting, lint, types, and all tests on real
 check:  ## formatting, lint and strict types
 	@test -x $(BIN)/python || .ci/setup python
 	@$(BIN)/ruff format --check --quiet . && $(BIN)/ruff check --quiet . && $(BIN)/mypy --no-error-summary
+
+diagnosis-report:  ## how well failures are found, by kind; what is wrong is listed
+	@$(BIN)/python -m tests.diagnosis_report
 
 unit:  ## only what needs no host
 	@$(BIN)/pytest tests/unit

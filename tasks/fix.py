@@ -55,14 +55,14 @@ def remedy_for(finding: Finding, tried: Collection[str]) -> Remedy | None:
     remedy = finding.remedy
     if remedy is None or remedy.safety != "auto" or remedy.rule in tried:
         return None
-    return remedy
+    return remedy if remedy.packages else None  # what else may run by itself is not done yet
 
 
 def _install(run: Redeployment, remedy: Remedy) -> Fixed:
     arguments = {
         "environment": run.service.environment,
         "packages": list(remedy.packages),
-        "indexes": run.service.indexes,
+        "indexes": [*run.service.indexes, *remedy.indexes],
         "find_links": [],
     }
     return Fixed.model_validate(run.do("fix", "install", arguments))

@@ -8,6 +8,7 @@ from pydantic import BaseModel, ConfigDict
 
 from tasks.diagnosis.journal import Entry
 from tasks.diagnosis.rootcause import RootCause
+from tasks.diagnosis.statements import Weight
 from tasks.packages.families import Installed, Skew, marker_environment, skews
 
 DeathKind = Literal[
@@ -21,7 +22,11 @@ DeathKind = Literal[
     "port-taken",
     "start-refused",
     "gpus-busy",
+    "not-asked",
 ]
+
+
+_READY = "Application startup complete"
 
 
 class Facts(BaseModel):
@@ -31,6 +36,13 @@ class Facts(BaseModel):
         packages: every distribution of the environment.
         python: the environment's Python version.
         machine: as `platform.machine()` says.
+        environment: the environment's folder, if known.
+        unit: the service's unit, if known.
+        resolvable: where a package that is missing can be had: `configured` indexes,
+            `flashinfer`'s own, `download` by vLLM itself; None where nobody looked.
+        has_nvcc: whether the service finds a CUDA compiler; None where nobody looked.
+        has_ninja: the same of ninja.
+        gpu_processes: the commands of strangers that hold the GPUs; None where nobody looked.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -38,6 +50,30 @@ class Facts(BaseModel):
     packages: tuple[Installed, ...] = ()
     python: str = "3.12"
     machine: str = "x86_64"
+    environment: str | None = None
+    unit: str | None = None
+    resolvable: frozenset[str] | None = None
+    has_nvcc: bool | None = None
+    has_ninja: bool | None = None
+    gpu_processes: tuple[str, ...] | None = None
+
+    @property
+    def are_known(self) -> bool:
+        """Whether anybody looked at a host; a file alone tells nothing of what is installed."""
+        return bool(self.packages)
+
+    @property
+    def bin(self) -> str:
+        """Return where the environment's programs lie; relative where it is unknown."""
+        return f"{self.environment}/bin" if self.environment else "bin"
+
+    def can(self, source: str, *, unknown: bool) -> bool:
+        """Whether a source has what is missing; `unknown` where nobody looked."""
+        return unknown if self.resolvable is None else source in self.resolvable
+
+    def uv(self, verb: str) -> tuple[str, ...]:
+        """Return the beginning of an installer's command for this environment."""
+        return ("uv", "pip", verb, "--python", f"{self.bin}/python")
 
     @classmethod
     def from_supervisor(cls, document: Mapping[str, Any]) -> "Facts":
@@ -50,6 +86,8 @@ class Facts(BaseModel):
             ),
             python=environment.get("python_version") or "3.12",
             machine=document["host"]["machine"],
+            environment=environment.get("path"),
+            gpu_processes=_strangers(document.get("gpus")),
         )
 
     def version(self, name: str) -> str | None:
@@ -61,13 +99,21 @@ class Facts(BaseModel):
         return skews(self.packages, marker_environment(python=self.python, machine=self.machine))
 
 
+def _strangers(gpus: Mapping[str, Any] | None) -> tuple[str, ...] | None:
+    """Return who holds the GPUs beside the service itself."""
+    if not gpus or gpus.get("problem"):
+        return None
+    processes = (one for gpu in gpus.get("gpus", ()) for one in gpu.get("processes", ()))
+    return tuple(dict.fromkeys(str(one["command"]) for one in processes if not one.get("ours")))
+
+
 class Death(BaseModel):
     """How the service died, as the supervisor's `watch` says it.
 
     Attributes:
         kind: `crashed`, `exited` (status 0, unexpected), `hung` (at a deadline), `stalled`, `gone`;
             `running` did not die; `not-ready` serves, but not as asked; `start-refused`,
-            `gpus-busy` was not started.
+            `gpus-busy` was not started; `not-asked` where only a log was read.
         unit: the unit's properties; `result`, `exec_main_status` and `exec_main_code` are read.
         last_stage: how far the start had come.
     """
@@ -104,6 +150,7 @@ class Death(BaseModel):
             "running": "the service runs",
             "not-ready": "the service runs, but does not serve what was asked for",
             "start-refused": f"systemd did not start it (result: {self.result or 'unknown'})",
+            "not-asked": "how the service ended was not asked, only its log was read",
             "gpus-busy": "it was not started, since its GPUs were still in use",
         }
         at = f" at stage {self.last_stage}" if self.last_stage else ""
@@ -118,3 +165,21 @@ class Symptoms:
     root_cause: RootCause | None
     facts: Facts
     death: Death
+
+    @property
+    def names_a_cause(self) -> bool:
+        """Whether the journal says of what it died, and not only that it did."""
+        return self.root_cause is not None and self.root_cause.is_known
+
+    @property
+    def hangs(self) -> bool:
+        """Whether the journal only says that nothing moves any more."""
+        return self.root_cause is not None and self.root_cause.weight in (
+            Weight.HANGS,
+            Weight.STANDS,
+        )
+
+    @property
+    def served(self) -> bool:
+        """Whether the journal shows that it came to serving."""
+        return any(_READY in entry.message for entry in self.entries)

@@ -11,6 +11,8 @@ _LEVEL = re.compile(
     r"(?P<level>DEBUG|INFO|WARNING|ERROR|CRITICAL) \d\d-\d\d \d\d:\d\d:\d\d(?:\.\d+)? "
     r"(?:\[(?P<source>[^\]]*)\]|(?P<older>\S+:\d+)\]) ?"
 )
+_TORCH = re.compile(r"\[rank\d+\]: ?")
+_PLAIN_LEVEL = re.compile(r"(?P<level>DEBUG|INFO|WARNING|ERROR|CRITICAL):? {1,5}(?:\[\S+:\d+\] )?")
 _RANK = re.compile(r"_?(?:DP|PP|TP|EP|PCP|DCP)?\d+(?=_|$)|-\d+$")
 _HEADING = re.compile(r"Process (?P<process>[A-Za-z][\w.-]*):$")
 
@@ -26,6 +28,8 @@ _ANOTHER_VOICE = re.compile(
     r"nanobind: |Exception in thread |\S+\.py:\d+: \w*Warning: "
 )
 _MOST_LINES = 40
+_MOST_VOICES = 512
+_MOST_FRAMES = 400
 
 
 @dataclass(frozen=True)
@@ -45,6 +49,8 @@ class Raised:
     message: str
     frames: tuple[Frame, ...]
     number: int
+    numbers: tuple[int, ...] = ()
+    """The journal's line of each line of the message."""
 
     @property
     def text(self) -> str:
@@ -97,8 +103,13 @@ def split(entry: Entry) -> Line:
         process, pid = _RANK.sub("", prefix["process"]), int(prefix["pid"])
         process = "Worker" if process == "VllmWorker" else process
         text = text[prefix.end() :]
+    if rank := _TORCH.match(text):
+        text = text[rank.end() :]
     level = _LEVEL.match(text)
     if not level:
+        plain = _PLAIN_LEVEL.match(text)
+        if plain:
+            return Line(process, pid, plain["level"], None, text[plain.end() :])
         return Line(process, pid, None, None, text)
     source = level["source"] or level["older"]
     return Line(process, pid, level["level"], source, text[level.end() :])
@@ -106,14 +117,27 @@ def split(entry: Entry) -> Line:
 
 def tracebacks(entries: Iterable[Entry]) -> list[Traceback]:
     """Put the tracebacks of a journal together, in the order in which they ended."""
+    return assembled((entry, split(entry)) for entry in entries)
+
+
+def assembled(lines: Iterable[tuple[Entry, Line]]) -> list[Traceback]:
+    """Put tracebacks together from lines that are split already."""
     streams: dict[tuple[object, ...], _Stream] = {}
-    for entry in entries:
-        line = split(entry)
-        key = (line.pid, line.process, line.level, line.source, entry.identifier)
-        stream = streams.setdefault(key, _Stream(line.process, line.pid, line.level))
-        stream.feed(line.text, entry.number)
-    found = [traceback for stream in streams.values() for traceback in stream.finished()]
-    return sorted(found, key=lambda traceback: traceback.raised.number)
+    done: list[Traceback] = []
+    for entry, line in lines:
+        level = line.level if line.source else None
+        key = (line.pid, line.process, level, line.source, entry.identifier)
+        stream = streams.get(key)
+        if stream is None:
+            if len(streams) >= _MOST_VOICES:
+                done += streams.pop(next(iter(streams))).finished()
+            stream = streams[key] = _Stream(line.process, line.pid, line.level)
+        text = line.text
+        if line.level and not line.source and text.strip() != _START:
+            text = f"{line.level}: {text}"
+        stream.feed(text, entry.number)
+    done += [traceback for stream in streams.values() for traceback in stream.finished()]
+    return sorted(done, key=lambda traceback: traceback.raised.number)
 
 
 @dataclass
@@ -128,6 +152,7 @@ class _Stream:
     _frames: list[Frame] | None = None
     _exception: re.Match[str] | None = None
     _message: list[str] = field(default_factory=list)
+    _numbers: list[int] = field(default_factory=list)
     _number: int = 0
     _linked: bool = False
 
@@ -136,7 +161,7 @@ class _Stream:
         if text.strip() == _START:
             self._begin()
         elif self._exception is not None:
-            self._continue_message(text)
+            self._continue_message(text, number)
         elif self._frames is not None:
             self._continue_frames(text, number)
         elif _FRAME.match(text):
@@ -161,25 +186,25 @@ class _Stream:
     def _continue_frames(self, text: str, number: int) -> None:
         if frame := _FRAME.match(text):
             function = frame["function"] or "<module>"
-            self._frames = [
-                *(self._frames or ()),
-                Frame(frame["file"], int(frame["line"]), function),
-            ]
+            frames = self._frames = self._frames if self._frames is not None else []
+            if len(frames) < _MOST_FRAMES:
+                frames.append(Frame(frame["file"], int(frame["line"][:9]), function))
         elif text and not text[0].isspace():
             self._exception = _RAISED.fullmatch(text)
             self._number = number
             if self._exception is None:
                 self._close()
 
-    def _continue_message(self, text: str) -> None:
+    def _continue_message(self, text: str, number: int) -> None:
         if text.strip() in _LINKS:
             self._end_exception()
             self._linked = True
         elif _ANOTHER_VOICE.match(text) or len(self._message) >= _MOST_LINES:
             self._close()
-            self.feed(text, self._number)
+            self.feed(text, number)
         else:
             self._message.append(text)
+            self._numbers.append(number)
 
     def _end_exception(self) -> None:
         if self._exception is not None:
@@ -187,12 +212,13 @@ class _Stream:
             self._chain.append(
                 Raised(
                     self._exception["exception"],
-                    "\n".join([first, *self._message]).strip(),
+                    "\n".join([first, *self._message]).rstrip(),
                     tuple(self._frames or ()),
                     self._number,
+                    (self._number, *self._numbers),
                 )
             )
-        self._exception, self._frames, self._message = None, None, []
+        self._exception, self._frames, self._message, self._numbers = None, None, [], []
 
     def _close(self) -> None:
         self._end_exception()
