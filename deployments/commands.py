@@ -155,17 +155,37 @@ def history(service: str, *, config: Config = None, as_json: AsJson = False) -> 
     look.history(service, config, as_json=as_json)
 
 
-def diagnose(service: str, *, config: Config = None, as_json: AsJson = False) -> None:
-    """Read a service's journal and host, and say why it does not run.
+def diagnose(
+    service: str | None = None,
+    *,
+    journal: Annotated[
+        str | None,
+        Parameter(help="A journal's file instead; `-`: stdin.", allow_leading_hyphen=True),
+    ] = None,
+    config: Config = None,
+    as_json: AsJson = False,
+) -> None:
+    """Say why a service does not run: by its host, or by a journal alone. Nothing is changed.
+
+    A journal is `journalctl -o json` or `-o short-iso`, a program's bare output, or an installer's.
+    The exit code is 3 when it could not tell.
 
     Parameters
     ----------
     service
         A service of the configuration.
     """
-    from deployments import look
+    if (service is None) == (journal is None):
+        print("Name a service, or a journal with --journal FILE; not both.", file=sys.stderr)
+        raise SystemExit(2)
+    if journal is not None:
+        from deployments.read_journal import diagnose_file
 
-    look.diagnose(service, config, as_json=as_json)
+        diagnose_file(journal, as_json=as_json)
+    elif service is not None:
+        from deployments import look
+
+        look.diagnose(service, config, as_json=as_json)
 
 
 def serve(

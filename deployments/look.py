@@ -15,6 +15,7 @@ from blocks.service import Service
 from blocks.settings import Settings
 from blocks.supervisor_client import Supervisor
 from deployments import terminal
+from deployments.read_journal import tell
 from deployments.terminal import escape
 from tasks import metrics
 from tasks.diagnose import JOURNAL_LINES, examine
@@ -73,10 +74,7 @@ def diagnose(name: str, config_file: Path | None, *, as_json: bool) -> None:
             asked["invocation"] = unit["invocation_id"]
         entries = supervisor.call("journal", asked)["entries"]
     finding = examine(entries, facts, kind=kind, fields={"unit": unit})
-    if as_json:
-        print(finding.model_dump_json(indent=2))
-        return
-    terminal.finding(finding)
+    tell(finding, as_json=as_json)
 
 
 def how_it_serves(service: Service, supervisor: Supervisor, facts: Facts) -> str:

@@ -13,7 +13,6 @@ from rich.panel import Panel
 from rich.table import Column, Table
 
 from blocks.errors import ConfigurationError, RedeployError
-from tasks.diagnosis.finding import Finding
 from tasks.live import LIVE
 from tasks.markdown import clean
 from tasks.packages.diff import PackageDiff
@@ -187,22 +186,6 @@ def release(record: ReleaseRecord) -> None:
         f"  [dim]{record.id}[/]",
     ):
         out.print(line, highlight=False, soft_wrap=True)
-
-
-def finding(found: Finding) -> None:
-    """Print a finding in a few lines."""
-    out.print(Panel(escape(found.explanation), expand=False))
-    table = Table(show_header=False)
-    remedy = found.remedy
-    for what, said in (
-        ("root cause", found.root_cause.text if found.root_cause else "not in the journal"),
-        ("where", found.where),
-        ("how sure", found.confidence),
-        ("remedy", f"{remedy.sentence} ({remedy.safety})" if remedy else "none"),
-        ("for you to do", found.advice),
-    ):
-        table.add_row(what, escape(said))
-    out.print(table)
 
 
 def report(record: ReleaseRecord) -> None:

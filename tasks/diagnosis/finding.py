@@ -74,7 +74,12 @@ class Finding(BaseModel):
 
 
 def diagnose(
-    entries: Sequence[Entry], facts: Facts, death: Death, rules: Sequence[Rule] = RULES
+    entries: Sequence[Entry],
+    facts: Facts,
+    death: Death,
+    rules: Sequence[Rule] = RULES,
+    *,
+    lines_read: int | None = None,
 ) -> Finding:
     """Conclude from the journal of a start that failed.
 
@@ -83,6 +88,7 @@ def diagnose(
         facts: what is installed; a remedy is only given where it agrees with the journal.
         death: how the service died.
         rules: the failures that are known by name.
+        lines_read: how many lines there were, where `entries` are only those that matter.
 
     Returns:
         A finding, always: what is unknown is called unknown.
@@ -90,7 +96,7 @@ def diagnose(
     cause = root_cause(entries, has_died=death.kind not in ("running", "not-asked"))
     if cause is not None and death.kind == "running" and cause.weight in _HARMLESS_WHERE_IT_RUNS:
         cause = None
-    symptoms = Symptoms(entries, cause, facts, death)
+    symptoms = Symptoms(entries, cause, facts, death, lines_read)
     for rule in rules:
         captured = rule.match(symptoms)
         if captured is not None:
@@ -213,7 +219,7 @@ def _looked_at(symptoms: Symptoms) -> tuple[str, ...]:
     times = [entry.time for entry in entries if entry.time is not None]
     when = f" from {_clock(min(times))} to {_clock(max(times))}" if times else ""
     return (
-        f"{_count(len(entries), 'line')} of the journal{when}",
+        f"{_count(symptoms.lines_read or len(entries), 'line')} of the journal{when}",
         f"the unit: {symptoms.death.sentence}",
         _count(len(symptoms.facts.packages), "installed package"),
     )

@@ -8,14 +8,20 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, BinaryIO
+
+from tasks.diagnosis.sieve import Sieve
 
 _EXCEPTION = re.compile(r"[\w. ()=:/\[\]-]{0,200}?\b\w*(?:Error|Exception|Interrupt|Exit)\b")
-_ANSI = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07]*\x07|[@-Z\\-_])")
+_MOST_ENTRIES = 60_000
+_LONGEST_HEAD = 600
+_LONGEST_LINE = 1 << 15
+_MOST_LINES = 2000
+_ANSI = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07]{0,1000}\x07|[@-Z\\-_])")
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 _SHORT_ISO = re.compile(
     r"(?P<time>\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?(?:Z|[+-]\d\d:?\d\d)) (?P<host>\S+) "
-    r"(?P<identifier>.+?)(?:\[(?P<pid>\d+)\])?: (?P<message>.*)"
+    r"(?P<identifier>[^\s\[\]]{1,120}?)(?:\[(?P<pid>\d{1,9})\])?: "
 )
 
 
@@ -64,34 +70,14 @@ def from_supervisor(entries: Iterable[Mapping[str, Any]]) -> list[Entry]:
 
 def from_json(text: str) -> list[Entry]:
     """Read `journalctl -o json`: one object a line, MESSAGE a text or a list of bytes."""
-    found: list[Entry] = []
-    for number, line in enumerate(text.splitlines(), start=1):
-        try:
-            raw = json.loads(line)
-        except ValueError:
-            found += _lines(number, line)
-            continue
-        if isinstance(raw, dict):
-            found += _from_journal_fields(number, raw)
-    return found
+    lines = enumerate(text.split("\n"), start=1)
+    return [entry for number, line in lines if line for entry in _of_json(number, line)]
 
 
 def from_short_iso(text: str) -> list[Entry]:
     """Read `journalctl -o short-iso`; lines in another shape are taken as bare output."""
-    found: list[Entry] = []
-    for number, line in enumerate(text.split("\n"), start=1):
-        match = _SHORT_ISO.fullmatch(line.removesuffix("\r"))
-        if not match:
-            found += _lines(number, line)
-            continue
-        found += _lines(
-            number,
-            match["message"],
-            time=_seconds(match["time"]),
-            pid=_number(match["pid"]),
-            identifier=match["identifier"],
-        )
-    return found
+    lines = enumerate(text.split("\n"), start=1)
+    return [entry for number, line in lines for entry in _of_text(number, line)]
 
 
 def read(text: str) -> list[Entry]:
@@ -100,6 +86,44 @@ def read(text: str) -> list[Entry]:
     if first.startswith("{") and '"MESSAGE"' in text:
         return from_json(text)
     return from_short_iso(text)
+
+
+def read_stream(stream: BinaryIO) -> tuple[list[Entry], int]:
+    """Read what matters of a journal of any size and shape, in one pass.
+
+    Returns:
+        The entries, and how many lines there were.
+    """
+    sieve = Sieve(stream)
+    found: list[Entry] = []
+    for number, raw in sieve.lines():
+        line = raw.decode(errors="replace")
+        as_json = line.startswith("{") and line.rstrip().endswith("}")
+        found += _of_json(number, line) if as_json else _of_text(number, line)
+        if len(found) > _MOST_ENTRIES:
+            del found[_MOST_ENTRIES // 2 : -_MOST_ENTRIES // 4]
+    return found, sieve.lines_read
+
+
+def _of_json(number: int, line: str) -> list[Entry]:
+    try:
+        raw = json.loads(line)
+    except (ValueError, RecursionError):
+        return _lines(number, line)
+    return _from_journal_fields(number, raw) if isinstance(raw, dict) else []
+
+
+def _of_text(number: int, line: str) -> list[Entry]:
+    match = _SHORT_ISO.match(line[:_LONGEST_HEAD])
+    if not match:
+        return _lines(number, line)
+    return _lines(
+        number,
+        line[match.end() :],
+        time=_seconds(match["time"]),
+        pid=_number(match["pid"]),
+        identifier=match["identifier"],
+    )
 
 
 def _from_journal_fields(number: int, raw: Mapping[str, Any]) -> list[Entry]:
@@ -122,11 +146,17 @@ def _lines(number: int, text: str, **fields: Any) -> list[Entry]:
     What names an exception is kept, whatever was written over it.
     """
     found = []
-    for line in _ANSI.sub("", text).split("\n"):
+    if len(text) > 4 * _LONGEST_LINE:
+        text = f"{text[: 2 * _LONGEST_LINE]} ... {text[-2 * _LONGEST_LINE :]}"
+    if "\x1b" in text:
+        text = _ANSI.sub("", text)
+    for line in text.split("\n")[:_MOST_LINES]:
         states = [state for state in line.split("\r") if state.strip()]
-        telling = [state for state in states if _EXCEPTION.match(state)]
-        message = _CONTROL.sub("", " ".join(telling) or (states[-1] if states else ""))
-        found.append(Entry(number=number, message=message.rstrip(), **fields))
+        telling = [state for state in states if _EXCEPTION.match(state[:2000])]
+        message = " ".join(telling) or (states[-1] if states else "")
+        if not message.isprintable():
+            message = _CONTROL.sub("", message)
+        found.append(Entry(number=number, message=message.rstrip()[:_LONGEST_LINE], **fields))
     return found
 
 

@@ -165,6 +165,7 @@ class Symptoms:
     root_cause: RootCause | None
     facts: Facts
     death: Death
+    lines_read: int | None = None
 
     @property
     def names_a_cause(self) -> bool:
