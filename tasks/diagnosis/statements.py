@@ -80,6 +80,11 @@ _KINDS = (
         r"\S+: (?:version `\S+' not found|undefined symbol|cannot open shared object))"
     ),
     _anybody(r"[\s\u00d7╰─▶└├|·:+-]*(?:error: |cause: )?(?:And b|B)ecause \S+", process="uv"),
+    _anybody(
+        r"(?:Could not (?:find a version that satisfies|open requirements|install packages)|"
+        r"Cannot install \S+|Failed (?:to build|building wheel)|\S+ has requirement )",
+        process="uv",
+    ),
     _anybody(r"Package `\S+` was included as a URL dependency", process="uv"),
     _anybody(r"\s*(?:╰─▶|├─▶|cause:|Caused by:) \S", process="uv"),
     _anybody(r"\s*\u00d7 \S", Weight.SAID, "uv"),

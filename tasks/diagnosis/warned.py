@@ -82,6 +82,6 @@ def _words(text: str) -> set[str]:
 
 
 def _with_parts(names: Iterable[str]) -> set[str]:
-    found = {name.strip("._-").lower() for name in names}
+    found = {name.strip(".-").lower() for name in names}
     found |= {part for name in found for part in re.split(r"[./:]+", name)}
-    return {name for name in found if len(name) > 1 and name not in _COMMON} | (found & {"_c"})
+    return {name for name in found if len(name) > 1 and name not in _COMMON}

@@ -194,3 +194,28 @@ def test_consequences() -> None:
 def test_nothing_is_found_in_nothing() -> None:
     assert root_cause([]) is None
     assert root_cause(read("INFO: all is well")) is None
+
+
+def test_a_warning_of_long_before_says_why_something_is_absent() -> None:
+    text = dedent("""\
+    (APIServer pid=4) WARNING 12-01 12:00:00 [x.py:2] Found ulimit of 1024: `OSError: [Errno 24]`
+    (APIServer pid=4) WARNING 12-01 12:00:00 [_custom_ops.py:20] Failed to import from vllm._C \
+with ImportError('libcudart.so.12: cannot open shared object file')
+    (EngineCore pid=5) INFO 12-01 12:00:09 [core.py:139] Initializing a V1 LLM engine
+    (EngineCore pid=5) AttributeError: '_OpNamespace' '_C' object has no attribute 'rms_norm'
+    """)
+
+    cause = root_cause(read(text))
+
+    assert cause is not None
+    assert cause.number == 2
+    assert any("rms_norm" in one for one in cause.consequences)
+
+
+def test_an_installers_words() -> None:
+    pip = root_cause(read("ERROR: Could not find a version that satisfies x==9 (from: none)"))
+    uv = root_cause(read("error: Failed to fetch\n  Caused by: retried\n  Caused by: dns error"))
+
+    assert pip is not None
+    assert uv is not None
+    assert (pip.process, uv.process, uv.number) == ("uv", "uv", 3)
