@@ -192,12 +192,14 @@ def report(record: ReleaseRecord) -> None:
     """Print a redeploy: the steps, the attempts, the packages, the benchmark."""
     out.print()
     out.print(_steps(record))
-    out.print(_attempts(record))
+    if record.attempts:
+        out.print(_attempts(record))
     if record.result.startswith("live"):
         out.print(_packages(record.changes))
         out.print(f"Commits: {_commits(record.delta)}", highlight=False)
-    removed, size = len(record.files_removed), record.bytes_removed / 1e6
-    out.print(f"Debug files removed: {removed} ({size:.1f} MB)", highlight=False)
+    if record.locked:
+        removed, size = len(record.files_removed), record.bytes_removed / 1e6
+        out.print(f"Debug files removed: {removed} ({size:.1f} MB)", highlight=False)
     out.print(f"It took {duration(record.seconds)}.", highlight=False)
     if record.stopped_seconds is not None:
         out.print(f"The service was down for {duration(record.stopped_seconds)}.", highlight=False)
@@ -248,11 +250,13 @@ def _attempts(record: ReleaseRecord) -> Table:
 def _packages(changes: PackageDiff) -> Table:
     out_of_lock = {one.name for one in changes.left_behind}
     counted = Counter(one.change for one in changes.changes if one.name not in out_of_lock)
-    title = (
-        f"Packages: {len(changes.locked)} in the lock ({counted['up']} up, {counted['down']} down, "
-        f"{counted['added']} new, {counted['reinstalled']} at the same version), "
-        f"{len(out_of_lock)} left behind"
-    )
+    moved = f"{counted['up']} up, {counted['down']} down, {counted['added']} new"
+    title = f"Packages: {moved}, {counted['removed']} gone with the folder"
+    if changes.locked:
+        title = (
+            f"Packages: {len(changes.locked)} in the lock ({moved}, {counted['reinstalled']} at "
+            f"the same version), {len(out_of_lock)} left behind"
+        )
     folded = [Column(name, overflow="fold") for name in ("before", "after")]
     table = Table("package", *folded, "", title=title)
     for one in changes.changes:

@@ -182,6 +182,8 @@ def packages(changes: PackageDiff) -> str:
         f"{len(changes.locked)} installed: {len(changes.ups)} up, {len(changes.downs)} down, "
         f"{len(changes.added)} added, {len(changes.reinstalled)} at the same version. "
         f"{len(changes.removed)} removed. Left behind: {_names(changes.left_behind)}."
+        if changes.locked
+        else "Nothing was installed: the folder was exchanged."
     )
     rows = [(one.name, one.before, one.after, one.change) for one in moved]
     return f"{counts}\n\n{table(('package', 'before', 'after', 'change'), rows)}"

@@ -58,11 +58,11 @@ class PackageDiff:
 
     @property
     def left_behind(self) -> tuple[PackageChange, ...]:
-        """Return what is installed and not in the lock, whatever its version did."""
+        """Return what is installed and not in the lock, if there is one, whatever it became."""
         return tuple(
             change
             for change in self.changes
-            if change.after is not None and change.name not in self.locked
+            if self.locked and change.after is not None and change.name not in self.locked
         )
 
     def _having(self, change: Change) -> tuple[PackageChange, ...]:
