@@ -100,12 +100,12 @@ def plan(
 
 
 def resume(run: str, *, config: Config = None, as_json: AsJson = False) -> None:
-    """Go on with a redeploy that was cut off, where its host's record ends.
+    """Go on with a redeploy or a rollback that was cut off, where its host's record ends.
 
     Parameters
     ----------
     run
-        The redeploy's id.
+        Its id.
     """
     from deployments.resume import resume as go_on
 
@@ -126,7 +126,7 @@ def rollback(
     """
     from deployments.follow import follow_rollback
 
-    follow_rollback(service, reason, config, as_json=as_json)
+    follow_rollback({"service": service, "reason": reason}, config, as_json=as_json)
 
 
 def status(service: str, *, config: Config = None, as_json: AsJson = False) -> None:

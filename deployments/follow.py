@@ -45,13 +45,17 @@ def follow(wish: dict[str, Any], config_file: Path | None, *, as_json: bool) -> 
     _tell(redeploy, {"request": request}, request, config_file, as_json=as_json)
 
 
-def follow_rollback(
-    service: str, reason: str, config_file: Path | None, *, as_json: bool
-) -> NoReturn:
-    """Run the flow that goes back, and tell it as `follow` does."""
+def follow_rollback(wish: dict[str, Any], config_file: Path | None, *, as_json: bool) -> NoReturn:
+    """Run the flow that goes back, and tell it as `follow` does.
+
+    Args:
+        wish: the service, and why or which rollback is to be gone on with.
+        config_file: the configuration.
+        as_json: whether a program reads it.
+    """
     with terminal.errors_told():
-        request = _request({"service": service, "target": PREVIOUS, "reason": reason})
-    asked = {"service": service, "reason": reason, "requested_by": request.requested_by}
+        request = _request({**wish, "target": PREVIOUS})
+    asked = {**wish, "requested_by": request.requested_by}
     _tell(rollback, asked, request, config_file, as_json=as_json)
 
 
@@ -74,8 +78,7 @@ def _tell(
                 config.save(configuration)
                 state = noted(**asked, return_state=True)
     except KeyboardInterrupt:
-        resumable = request.target != PREVIOUS
-        terminal.interrupted(request.service, begun[0] if begun else None, resumable=resumable)
+        terminal.interrupted(request.service, begun[0] if begun else None)
         raise SystemExit(130) from None
     outcome = Outcome(
         id=request.resume or str(state.state_details.flow_run_id),

@@ -44,7 +44,7 @@ def status(name: str, config_file: Path | None, *, as_json: bool) -> None:
     table = Table(show_header=False, title=f"{found.unit} on {facts.host.name}")
     for row in _status_rows(found, facts, state, serves):
         table.add_row(row[0], escape(row[1]))
-    for row in _holders(name, state, half_done):
+    for row in _holders(state, half_done):
         table.add_row(row[0], escape(row[1]))
     terminal.out.print(table)
 
@@ -166,7 +166,7 @@ def _status_rows(
 
 
 def _holders(
-    name: str, state: dict[str, Any], half_done: Mapping[str, list[str]]
+    state: dict[str, Any], half_done: Mapping[str, list[str]]
 ) -> Iterator[tuple[str, str]]:
     for lock in state["locks"]:
         holder = lock["holder"]
@@ -174,7 +174,7 @@ def _holders(
         yield "held by", f"{lock['who']}: {lock['why']}, since {_clock(lock['since'])}"
         yield "", f"redeploy {holder}{silent}"
         yield from (("", said) for said in half_done.get(holder, []))
-        yield "if it was cut off", terminal.go_on(name, holder)
+        yield "if it was cut off", terminal.go_on(holder)
 
 
 def _clock(seconds: float) -> str:

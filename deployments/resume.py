@@ -1,7 +1,7 @@
-"""Find which service a redeploy was of, and go on with it."""
+"""Find which service a redeploy or a rollback was of, and go on with it."""
 
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from blocks import config
 from blocks.errors import ConfigurationError, RedeployError
@@ -9,19 +9,23 @@ from blocks.service import Service
 from blocks.settings import Settings
 from blocks.supervisor_client import Supervisor
 from deployments import terminal
-from deployments.follow import follow
+from deployments.follow import follow, follow_rollback
+from tasks.request import PREVIOUS
 
 
 def resume(run_id: str, config_file: Path | None, *, as_json: bool) -> NoReturn:
-    """Go on with a redeploy by its id alone, as `follow` does."""
+    """Go on with a redeploy or a rollback by its id alone, as `follow` does."""
     with terminal.errors_told():
         configuration = config.load(config_file or Settings().config)
-        service = _service_of(run_id, configuration)
-    follow({"service": service, "resume": run_id}, config_file, as_json=as_json)
+        service, back = _service_of(run_id, configuration)
+    go_on = follow_rollback if back else follow
+    go_on({"service": service, "resume": run_id}, config_file, as_json=as_json)
 
 
-def _service_of(run_id: str, configuration: config.Configuration) -> str:
-    """Ask each host of the configuration whether it knows a redeploy.
+def _service_of(run_id: str, configuration: config.Configuration) -> tuple[str, bool]:
+    """Return the service that a run was of, and whether it was a rollback.
+
+    Ask each host of the configuration whether it knows a redeploy.
 
     Raises:
         ConfigurationError: none of those that answer does.
@@ -29,20 +33,21 @@ def _service_of(run_id: str, configuration: config.Configuration) -> str:
     silent = []
     for name, service in configuration.services.items():
         try:
-            if _unit_of(run_id, service) == service.unit:
-                return name
+            wish = _wish_of(run_id, service)
+            if wish and wish["unit"] == service.unit:
+                return name, wish["request"]["target"] == PREVIOUS
         except RedeployError as error:
             silent.append(f"{name}: {error.message}")
     hint = f"Not asked: {' '.join(silent)}" if silent else "See: redeploy history SERVICE."
     raise ConfigurationError(f"No host of the configuration knows a redeploy {run_id!r}.", hint)
 
 
-def _unit_of(run_id: str, service: Service) -> str | None:
-    """Return the unit that a redeploy was of, as its host has written it down."""
+def _wish_of(run_id: str, service: Service) -> dict[str, Any] | None:
+    """Return what was asked for, of which unit, as the host has written it down."""
     supervisor = Supervisor(service.host)
     try:
         supervisor.install()
         asked = supervisor.call("recorded", {"operation": f"{run_id}/request"})["answer"]
-        return asked["result"]["document"]["unit"] if asked and asked["result"] else None
+        return asked["result"]["document"] if asked and asked["result"] else None
     finally:
         service.host.close()

@@ -67,7 +67,7 @@ def _say_what_is_cut_off(since: datetime) -> None:
         if state and state.is_cancelled() and SHUTTING_DOWN not in (state.message or ""):
             continue
         wish = run.parameters.get("request") or {}
-        terminal.cut_off(run.name, str(wish.get("service")), wish.get("resume") or str(run.id))
+        terminal.cut_off(run.name, wish.get("resume") or str(run.id))
 
 
 def _configuration(config_file: Path | None) -> config.Configuration:

@@ -120,40 +120,37 @@ def told(*, quiet: bool) -> Iterator[Lines]:
             logger.removeHandler(handler)
 
 
-def interrupted(service: str, run_id: str | None, *, resumable: bool = True) -> None:
+def interrupted(service: str, run_id: str | None) -> None:
     """Say what holds after Ctrl-C.
 
     Args:
         service: the service's name.
         run_id: the redeploy's id; None: it was not begun.
-        resumable: whether it can be gone on with; else its host ends it alone.
     """
     if run_id is None:
         err.print("[bold]Interrupted[/] before anything was done.", highlight=False)
         return
-    on = f" Go on: {go_on(service, run_id)}" if resumable else ""
     err.print(
         "[bold]Interrupted.[/] The host finishes the operation under way. When it hears nothing "
         "more for grace_seconds it ends this by itself, on a release that serves. "
-        f"Look: redeploy status {service}.{on}",
+        f"Look: redeploy status {service}. Go on: {go_on(run_id)}",
         highlight=False,
         soft_wrap=True,
     )
 
 
-def cut_off(name: str, service: str, run_id: str) -> None:
+def cut_off(name: str, run_id: str) -> None:
     """Say that a redeploy was cut off by the end of this process."""
     err.print(
-        f"[bold red]Cut off:[/] {escape(name)}. Its service may be stopped. "
-        f"Go on: {go_on(service, run_id)}",
+        f"[bold red]Cut off:[/] {escape(name)}. Its service may be stopped. Go on: {go_on(run_id)}",
         highlight=False,
         soft_wrap=True,
     )
 
 
-def go_on(service: str, run_id: str) -> str:
+def go_on(run_id: str) -> str:
     """Return the command that goes on with a redeploy that was cut off."""
-    return escape(f"redeploy run {service} --resume {run_id}")
+    return escape(f"redeploy resume {run_id}")
 
 
 def verdict(message: str, *, good: bool) -> None:

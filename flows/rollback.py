@@ -21,27 +21,39 @@ from tasks.plan_back import plan_back
 from tasks.prove_old import listening_at
 from tasks.record import Story, record_if_possible
 from tasks.redeployment import Redeployment
-from tasks.request import PREVIOUS, Request
+from tasks.request import PREVIOUS, Request, RunId
 from tasks.snapshot import snapshot, state_in_words
 from tasks.undrain import may_be_out, put_back
 from tasks.wait_healthy import Serving
 
 
 @flow(name="rollback", flow_run_name="rollback of {service}", persist_result=False)
-def rollback(service: ServiceName, reason: OneLine = "", requested_by: OneLine = "") -> State[None]:
+def rollback(
+    service: ServiceName,
+    reason: OneLine = "",
+    requested_by: OneLine = "",
+    resume: RunId | None = None,
+) -> State[None]:
     """Take a service back to the release that was live before the present one.
 
     Args:
         service: the name of a saved service block.
         reason: why; kept in the record.
         requested_by: who asks.
+        resume: the id of a rollback that was cut off: go on where its host's record ends.
     """
     try:
         block = cast("Service", Service.load(service))
     except ValueError:
         return Failed(message=f"No service block named {service!r} is saved in Prefect.")
-    wish = Request(service=service, target=PREVIOUS, reason=reason, requested_by=requested_by)
-    run = Redeployment(str(flow_run.id), wish, block)
+    wish = Request(
+        service=service,
+        target=PREVIOUS,
+        reason=reason,
+        requested_by=requested_by,
+        resume=resume,
+    )
+    run = Redeployment(resume or str(flow_run.id), wish, block)
     with run.opened():
         try:
             lock(run)
@@ -53,7 +65,7 @@ def rollback(service: ServiceName, reason: OneLine = "", requested_by: OneLine =
         except Exception as error:
             run.log_unexpected(error)
             why = error if isinstance(error, RedeployError) else f"{type(error).__name__}: {error}."
-            return Failed(message=f"{why} Go on with Retry.{may_be_out(run)}", data=error)
+            return Failed(message=f"{why} {run.how_to_resume}{may_be_out(run)}", data=error)
         release(run)
         return verdict
 

@@ -15,7 +15,7 @@ from blocks.settings import Settings
 from tasks.errors import StepFailed
 from tasks.policies import seconds_for
 from tasks.redeployment import Redeployment
-from tasks.request import Request
+from tasks.request import PREVIOUS, Request
 from tasks.steps import step
 
 _LOOK_SECONDS = 5.0
@@ -29,10 +29,6 @@ def lock(run: Redeployment) -> None:
         StepFailed: somebody else holds it, or this is no redeploy of this service.
     """
     run.supervisor.install(run.log)
-    if run.request.resume and not run.recorded():
-        raise StepFailed(
-            "lock", "unknown", f"The host knows no redeploy {run.id}.", hint="Nothing was changed."
-        )
     acquire(run)
     run.log(f"{run.id} holds {run.service.environment}")
 
@@ -44,6 +40,8 @@ def acquire(run: Redeployment) -> None:
     """
     if run.holds_lock:
         return
+    if run.request.resume:
+        _require_same_flow(run)
     payload = {
         "environment": run.service.environment,
         "holder": run.id,
@@ -67,6 +65,24 @@ def acquire(run: Redeployment) -> None:
     run.request = _first_wish(run)
     if answer.get("taken_over"):
         run.log(f"Took over the lock of a redeploy that fell silent: {answer['taken_over']}")
+
+
+def _require_same_flow(run: Redeployment) -> None:
+    """Look, before the lock is touched, whether what is to be gone on with is one of this flow."""
+    asked = {"operation": f"{run.id}/request"}
+    begun = run.supervisor.call("recorded", asked)["answer"]
+    if not begun or not begun["result"]:
+        raise StepFailed(
+            "lock", "unknown", f"The host knows no redeploy {run.id}.", hint="Nothing was changed."
+        )
+    back = begun["result"]["document"]["request"]["target"] == PREVIOUS
+    if back != (run.request.target == PREVIOUS):
+        raise StepFailed(
+            "lock",
+            "other-flow",
+            f"{run.id} is a {'rollback' if back else 'redeploy'}; nothing was changed.",
+            hint=f"Go on with it: redeploy resume {run.id}",
+        )
 
 
 def _is_held(error: BaseException) -> bool:

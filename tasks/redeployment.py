@@ -199,7 +199,7 @@ class Redeployment:
     @property
     def how_to_resume(self) -> str:
         """Return what a person can do when this run was cut off."""
-        return f"Go on with Retry, or: redeploy run {self.request.service} --resume {self.id}"
+        return f"Go on with Retry, or: redeploy resume {self.id}"
 
     def took(self, step: str, seconds: float, *, ok: bool) -> None:
         """Remember how long a step took, as the flow saw it, and whether it succeeded."""

@@ -1,6 +1,7 @@
 """What an operator asks for. This one model is the form, the API and the command line."""
 
 from enum import StrEnum
+from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -9,6 +10,9 @@ from blocks.types import OneLine, ServiceName
 PREVIOUS = "previous"
 """The target of a rollback; a redeploy refuses it."""
 TARGET = r"^(nightly|previous|[0-9a-f]{7,40}|\d+(\.\d+)*[0-9A-Za-z.+!_-]*)$"
+
+
+RunId = Annotated[str, Field(pattern=r"^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$")]
 
 
 class Strategy(StrEnum):
@@ -81,10 +85,9 @@ class Request(BaseModel):
         "", title="Reason", max_length=500, description="Why; kept in the record."
     )
     requested_by: OneLine = Field("", title="Requested by", max_length=100, description="Who asks.")
-    resume: str | None = Field(
+    resume: RunId | None = Field(
         None,
         title="Resume",
-        pattern=r"^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$",
         description="The id of a redeploy that was cut off: go on where its host's record ends.",
     )
 

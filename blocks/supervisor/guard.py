@@ -34,7 +34,7 @@ RECORDS: dict[Act, tuple[str, str]] = {
 }
 
 
-DRAINED = " STILL DRAINED, until it is gone on with: --resume {holder}"
+DRAINED = " STILL DRAINED, until it is gone on with: redeploy resume {holder}"
 BACK = "Rolled back to {after}; serving. {silence}"
 
 

@@ -135,7 +135,7 @@ def _locked(held: dict[str, Any]) -> Refusal:
         "locked",
         f"{held['environment']} is held by {held['holder']} ({held['who']}: {held['why']}) "
         f"since {since}.",
-        f"Wait for it to end. If its run is dead, go on with it: --resume {held['holder']}",
+        f"Wait for it to end. If its run is dead, go on with it: redeploy resume {held['holder']}",
         **fields,
     )
 
@@ -145,6 +145,6 @@ def _unfinished(held: dict[str, Any]) -> Refusal:
         "unfinished",
         f"The redeploy {held['holder']} ({held['who']}: {held['why']}) fell silent after it had "
         f"stopped the service or drained it, and has come to no end.",
-        f"Go on with it: --resume {held['holder']}",
+        f"Go on with it: redeploy resume {held['holder']}",
         holder=held["holder"],
     )

@@ -121,7 +121,7 @@ def _require_ahead(
             "goes-back",
             "The host goes back to the old release: it had heard nothing of this redeploy for too "
             "long, or somebody told it to.",
-            f"See how it ended: --resume {holder}",
+            f"See how it ended: redeploy resume {holder}",
         )
     if has_ended(done):
         raise Refusal(

@@ -261,21 +261,9 @@ def test_a_killed_run_goes_on_by_its_id_and_is_taken_back(
     refused = terminal.call("rollback", "small")
     assert refused.returncode == 1
     assert "No release lies beside" in refused.stdout + refused.stderr
-    with on_host.following(scene.host) as log:
-        process = subprocess.Popen(
-            terminal.argv("run", "small"),
-            env=terminal.environment,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            start_new_session=True,
-        )
-        run = log.wait_for("started", "attempt-1/wait-healthy", seconds=90).holder
-        process.kill()
-        process.wait()
-    assert not _processes_of_session(process.pid)
+    run = _killed_while_it_loads(scene, terminal, "attempt-1/wait-healthy", "run", "small")
     status = terminal.call("status", "small").stdout
-    assert f"redeploy run small --resume {run}" in status
+    assert f"redeploy resume {run}" in status
     assert "it has stopped the service" in status
     done = terminal.json("resume", run)
     assert done["ok"] is True
@@ -285,8 +273,14 @@ def test_a_killed_run_goes_on_by_its_id_and_is_taken_back(
     version = {"version": scene.story.nightly.version}
     assert on_host.http(scene.host, f"{scene.url}/version") == version
     assert [one["id"] for one in terminal.json("history", "small")] == [run]
-    back = terminal.json("rollback", "small", "--reason", "it is slow")
-    assert back["ok"] is True
+    slow = ("rollback", "small", "--reason", "it is slow")
+    gone = _killed_while_it_loads(scene, terminal, "revert", *slow)
+    refused = terminal.call("run", "small", "--resume", gone)
+    assert refused.returncode == 1
+    assert f"{gone} is a rollback; nothing was changed." in refused.stdout + refused.stderr
+    back = terminal.json("resume", gone)
+    assert (back["ok"], back["id"]) == (True, gone)
+    assert set(on_host.started(scene.host, gone).values()) == {1}
     old = scene.story.old.version
     assert back["verdict"] == f"Rolled back to {old}; serving."
     assert (back["record"]["after"], back["record"]["why"]) == (old, "it is slow")
@@ -295,6 +289,24 @@ def test_a_killed_run_goes_on_by_its_id_and_is_taken_back(
     assert "found, live since" in status
     assert "as it was recorded" in status
     assert violations(scene) == []
+
+
+def _killed_while_it_loads(scene: Scene, terminal: Terminal, step: str, *words: str) -> str:
+    """Run a command, kill it when a step has begun, and return its run's id."""
+    with on_host.following(scene.host) as log:
+        process = subprocess.Popen(
+            terminal.argv(*words),
+            env=terminal.environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+        run = log.wait_for("started", step, seconds=90).holder
+        process.kill()
+        process.wait()
+    assert not _processes_of_session(process.pid)
+    return run
 
 
 def _processes_of_session(session: int) -> list[int]:

@@ -64,7 +64,7 @@ def test_a_run_that_is_ended_says_its_id(tmp_path: Path, more: tuple[str, ...]) 
         process.send_signal(signal.SIGTERM)
         _, said = process.communicate(timeout=60)
     assert process.returncode == 130
-    resumed = re.search(r"redeploy run kimi --resume ([0-9a-f-]{36})$", said.strip())
+    resumed = re.search(r"redeploy resume ([0-9a-f-]{36})$", said.strip())
     assert resumed, said
     assert not more or resumed[1] == ID
 
@@ -89,6 +89,6 @@ def test_a_server_that_is_ended_names_what_it_cuts_off(tmp_path: Path) -> None:
         run = server.api.start(service="kimi")
         host.accept()
     said = server.output.read_text()
-    assert f"Go on: redeploy run kimi --resume {run.id}" in said
+    assert f"Go on: redeploy resume {run.id}" in said
     assert "llama is left out" in said
     assert "the variable KEY_THAT_IS_NOT_SET is not set" in said

@@ -110,7 +110,7 @@ def test_a_dead_one_that_had_stopped_the_service_is_not_taken_over(room: Room) -
     with pytest.raises(Refusal, match="fell silent") as refused:
         room.take("b")
     assert refused.value.kind == "unfinished"
-    assert "--resume a" in refused.value.hint
+    assert "redeploy resume a" in refused.value.hint
     assert room.take("a")["acquired"]
 
 
