@@ -114,11 +114,13 @@ class Host(Block):
     _password_tried: Ran | None = PrivateAttr(default=None)
 
     @model_validator(mode="after")
-    def _asked_by_sudo(self) -> Self:
+    def _by_whose_right(self) -> Self:
         if self.sudo_password and not self.sudo:
             raise ValueError("sudo_password is for sudo = true")
         if self.user_units and (self.sudo or self.user == "root"):
             raise ValueError("user_units is for a user who is not root, without sudo")
+        if self.user != "root" and not self.sudo and not self.user_units:
+            raise ValueError(f"{self.user} is not root: set sudo = true, or user_units = true")
         return self
 
     def run(

@@ -233,12 +233,14 @@ class Supervisor:
         return SudoRefused.of(refused.address, refused.message, hint, refused.left)
 
     def _not_ours_to_put(self, refused: SudoRefused, found: str | None, wanted: str) -> SudoRefused:
-        there = f"version {found[:12]}" if found else "no supervisor that this user may call"
+        host = self.host
+        has = f"{host.address} has version {(found or '')[:12]} of the supervisor, not {wanted[:12]}"
+        lacks = f"{host.user} may not call {PATH} on {host.address}, or it is not there"
         line = "" if found else f" The line that sudoers needs: {self._line()}"
         return SudoRefused.of(
-            refused.address,
-            f"{self.host.address} has {there}, not version {wanted[:12]}, and {refused.message}",
-            f"Have root put it there: `{_PUT.format(address=self.host.address)}`.{line}",
+            host.address,
+            f"{has if found else lacks}, and {refused.message}",
+            f"Have root put it there: `{_PUT.format(address=host.address)}`.{line}",
             refused.left,
         )
 

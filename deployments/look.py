@@ -13,6 +13,7 @@ from blocks import config
 from blocks.named_secrets import SecretMissing
 from blocks.service import Service
 from blocks.settings import Settings
+from blocks.supervisor.ledger import FOUND
 from blocks.supervisor_client import Supervisor
 from deployments import terminal
 from deployments.read_journal import tell
@@ -154,15 +155,20 @@ def _status_rows(
     if live is not None:
         known = {True: "as it was recorded", False: "CHANGED since it was recorded"}
         changed = known.get(live["as_recorded"], "its files were not recorded")
-        yield "release", f"{live['release']}, live since {_clock(live['since'])}, {changed}"
+        yield "release", f"{_release(live)}, live since {_clock(live['since'])}, {changed}"
     for one in state["folders"]:
         if one is not live:
-            yield str(one["state"]), f"{one['path']}: {one['release']}"
+            yield str(one["state"]), f"{one['path']}: {_release(one)}"
     for operation in state["running"]:
         yield "running", f"{operation['operation']} since {_clock(operation['started'])}"
     last = state.get("last_release")
     if last:
-        yield "last redeploy", f"{last['time']}: {last['verdict']}"
+        ended = datetime.fromisoformat(last["time"]).timestamp()
+        yield "last redeploy", f"{_clock(ended)}: {last['verdict']}"
+
+
+def _release(folder: Mapping[str, Any]) -> str:
+    return "as it was found here" if folder["release"] == FOUND else str(folder["release"])
 
 
 def _holders(

@@ -52,7 +52,8 @@ def attempt(
         staged: what the first start is to exchange the old environment with, if it still serves.
 
     Returns:
-        A completed state's data is how it serves, a failed one's the `AttemptFailed`.
+        A completed state's data is how it serves, a failed one's the `AttemptFailed`, or, where the
+        service was not stopped, why not.
     """
     run = Redeployment.current()
     launched: Launched | None = None
@@ -66,6 +67,8 @@ def attempt(
                 launched = swap(run, staged, gpu_baseline)
             serving = wait_healthy(run, launched, version)
         except StepFailed as failure:
+            if not run.has_stopped():  # the journal tells of the old release
+                return Failed(message=f"{failure.step}: {failure.message}", data=failure)
             finding = find_cause(run, failure, launched)
             return Failed(
                 message=f"{failure.step}: {failure.message} {finding.explanation}",

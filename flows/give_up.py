@@ -14,6 +14,8 @@ from tasks.snapshot import state_in_words
 from tasks.undrain import may_be_out, put_back
 from tasks.wait_healthy import Serving
 
+_UNTOUCHED = "The service was not stopped."
+
 
 def refused(run: Redeployment, refusal: RedeployError) -> State[None]:
     """End a run that did not stop the service; one that was taken out of its router is put back."""
@@ -38,7 +40,9 @@ def give_up(run: Redeployment, story: Story, failure: Exception) -> State[None]:
     """
     run.log_unexpected(failure)
     if given_up(run):
-        return refused(run, PlanRefused(f"{failure} The service was not stopped."))
+        said = str(failure)
+        told = said if _UNTOUCHED in said else f"{said} {_UNTOUCHED}"
+        return refused(run, PlanRefused(told))
     story.previous = None
     way_back = roll_back(version=story.plan.before, return_state=True)
     end = way_back.result(raise_on_failure=False)

@@ -22,6 +22,7 @@ from tasks.release import AttemptRecord, ReleaseRecord, Result, StartRecord
 from tasks.startup.history import Start
 from tasks.steps import step
 from tasks.timing import Operation, down_time, steps_of, whole_time
+from tasks.undrain import may_be_out
 from tasks.wait_healthy import Serving
 
 _LONGEST = 2000
@@ -119,11 +120,20 @@ def already_ended(run: Redeployment) -> ReleaseRecord | None:
 
 
 def record_if_possible(run: Redeployment, story: Story, result: Result, verdict: str) -> str:
-    """Record the redeploy and return its verdict, which a failed record only adds to."""
+    """Record the redeploy and return its verdict, which a failed record only adds to.
+
+    Where the host, or a person there, has recorded the end first, theirs is the verdict.
+    """
     try:
         record(run, story, result, verdict)
     except HostError:
         return f"{verdict} This is not recorded: the host does not answer."
+    except StepFailed as error:
+        ended = already_ended(run)
+        if ended is not None:
+            return f"{ended.verdict}{may_be_out(run)}"
+        run.log_unexpected(error)
+        return f"{verdict} This is not recorded: {error}"
     except Exception as error:
         run.log_unexpected(error)
         return f"{verdict} This is not recorded: {error}"

@@ -45,18 +45,22 @@ def unusable(facts: Facts, unit: str, distribution: str) -> str | None:
 
 
 def state_in_words(run: Redeployment) -> str:
-    """Return whether the service runs, for a verdict that cannot say that it serves."""
+    """Return what a verdict says of a service that nobody has seen serve: since when, what to try.
+
+    A unit that runs is no better: it may crash and be restarted for ever, or hang.
+    """
     try:
         unit = Facts.model_validate(run.supervisor.call("facts", run.service.location())).unit
     except RedeployError as error:
         return f"UNKNOWN whether {run.service.unit} runs: {error}"
-    if unit.active_state == "active":
-        return f"{run.service.unit} runs, but nobody has seen it serve."
     stopped = min((one["started"] for one in run.stops()), default=None)
     since = f" since {datetime.fromtimestamp(stopped, UTC):%H:%M:%S} UTC" if stopped else ""
     host = run.service.host
     systemctl = "systemctl --user" if host.user_units else "sudo systemctl"
-    return f"DOWN{since}. Try on {host.address}: {systemctl} restart {run.service.unit}."
+    attempt = f"Try on {host.address}: {systemctl} restart {run.service.unit}."
+    if unit.active_state in ("active", "activating"):
+        return f"DOWN{since}: {run.service.unit} runs, but does not serve. {attempt}"
+    return f"DOWN{since}. {attempt}"
 
 
 def gpus_in_words(facts: Facts) -> str:

@@ -111,12 +111,15 @@ class Supervisor:
         checked = arguments.checked(asked["verb"], asked["arguments"], arguments.DOING)
         arguments.check_together(asked["environment"], checked)
         self.locks.renew(asked["environment"], asked["holder"])
+        asked = {**asked, "arguments": checked}
         if asked["verb"] in transactions.STOPS:
             self._may_stop(asked)
-        return self.operations.ensure({**asked, "arguments": checked}, tell)
+        return self.operations.ensure(asked, tell)
 
     def _may_stop(self, asked: dict[str, Any]) -> None:
-        """Before the first stop of a redeploy: have room, and the guard, for the way back."""
+        """Before the first stop of a redeploy: have room and the guard for the way back."""
+        if asked["verb"] == "swap" and not self.operations.recorded(asked["operation"]):
+            transactions.require_staged(asked["arguments"])
         if not self._half_done(asked["holder"]):
             self._store.keep_reserve()
         if asked["verb"] != transactions.REVERT:
@@ -127,11 +130,10 @@ class Supervisor:
         environment = asked["environment"]
         folders = Ledger(self._store.root, environment).look() if environment else []
         if folders:
-            from blocks.supervisor.seal import seal
+            from blocks.supervisor import seal  # only here: most calls do without
 
             for one in folders:
-                sealed = one.get("seal")
-                one["as_recorded"] = sealed and sealed == seal(Path(one["path"]))
+                one["as_recorded"] = seal.holds(one.get("seal"), Path(one["path"]))
         recorded = releases.history(self._store, environment)
         return {
             "locks": self.locks.all(environment),

@@ -78,6 +78,21 @@ def require_guard(root: Path, asked: dict[str, Any], done: list[dict[str, Any]])
         guard_unit.stand(store.key_of(asked["environment"]))
 
 
+def require_staged(arguments: dict[str, Any]) -> None:
+    """Look for the new environment before the service is stopped for it.
+
+    Raises:
+        Refusal: Somebody has removed it.
+    """
+    if not Path(arguments["sibling"]).is_dir():
+        raise Refusal(
+            "nothing-staged",
+            f"The new environment is not at {arguments['sibling']} any more. "
+            "The service was not stopped.",
+            "Begin another redeploy.",
+        )
+
+
 def close(root: Path, environment: str, holder: str) -> None:
     """Forget what a redeploy has undertaken, and end the guard, which may be who asks for it."""
     path = path_of(root, environment)

@@ -286,8 +286,11 @@ def test_a_killed_run_goes_on_by_its_id_and_is_taken_back(
     assert (back["record"]["after"], back["record"]["why"]) == (old, "it is slow")
     assert on_host.http(scene.host, f"{scene.url}/version") == {"version": old}
     status = terminal.call("status", "small").stdout
-    assert "found, live since" in status
+    assert "as it was found here, live since" in status
     assert "as it was recorded" in status
+    on_host.append(scene.host, f"{scene.story.environment}/pyvenv.cfg", "# by hand")
+    status = terminal.call("status", "small").stdout
+    assert "CHANGED since it was recorded" in status
     assert violations(scene) == []
 
 

@@ -39,6 +39,7 @@ def test_a_service_knows_its_host(tmp_path: Path) -> None:
         (HOST + 'colour = "red"\n', "hosts.gpu01.colour is not a field"),
         (HOST + "user_units = true\n", "user_units is for a user who is not root"),
         (HOST + 'user = "a"\nsudo = true\nuser_units = true\n', "without sudo"),
+        (HOST + 'user = "a"\n', "a is not root: set sudo = true, or user_units = true"),
         ('[hosts."GPU 1"]\naddress = "10.0.0.1"\n', "GPU 1"),
         (SERVICE.replace('host = "gpu01"', 'host = "gpu02"'), "names no host"),
         (SERVICE.replace('"vllm.service"', '"vllm.service; reboot"'), "services.kimi.unit"),

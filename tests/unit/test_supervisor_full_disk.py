@@ -18,6 +18,7 @@ from blocks.supervisor.locks import Locks
 from blocks.supervisor.main import Supervisor
 from blocks.supervisor.store import Store
 from blocks.supervisor.work import Work
+from tests.unit.nowhere import Nowhere
 
 ROOT = Path(__file__).parents[2]
 ASKED = {"environment": "/opt/e", "holder": "a", "who": "me", "why": "test", "lease_seconds": 60}
@@ -49,22 +50,6 @@ def fill(folder: Path) -> None:
 
 def locks(kept: Store) -> Locks:
     return Locks(kept, lambda _: False, lambda _: False)
-
-
-class Nowhere:
-    """Launches nothing, and has it run for ever."""
-
-    def start(self, operation: str) -> None:
-        del operation
-
-    def running(self, operation: str) -> bool:
-        return bool(operation)
-
-    def end(self, operation: str) -> None:
-        del operation
-
-    def forget(self, operation: str) -> None:
-        del operation
 
 
 def stop(operation: str) -> dict[str, Any]:

@@ -1,5 +1,6 @@
 """Releases of an environment: which is live, is it what was recorded, which may be removed."""
 
+import os
 from pathlib import Path
 
 import pytest
@@ -8,7 +9,7 @@ from blocks.supervisor.discard import discard, prune
 from blocks.supervisor.failures import Failure
 from blocks.supervisor.ledger import FOUND, LIVE, PREVIOUS, REJECTED, STAGED, Ledger
 from blocks.supervisor.probe import probe
-from blocks.supervisor.seal import seal
+from blocks.supervisor.seal import holds, seal
 from blocks.supervisor.users import parse_units
 from blocks.supervisor.work import Work
 
@@ -83,15 +84,39 @@ def test_only_what_this_redeploy_has_staged_is_discarded(site: Site) -> None:
         assert folder.exists()
 
 
-def test_a_seal_breaks_when_something_is_installed_or_removed(site: Site) -> None:
-    before = seal(site.environment)
-    site.ledger.becomes(site.environment, LIVE, before)
-    assert site.ledger.look()[0]["seal"] == before
-    info = site.environment / "lib/python3.11/site-packages"
-    (info / "numpy-2.dist-info").mkdir()
-    added = seal(site.environment)
-    (info / "vllm-1.dist-info/RECORD").write_text("vllm/__init__.py,sha256=def,1\n")
-    assert len({before, added, seal(site.environment)}) == 3
+@pytest.mark.parametrize("change", ["added", "edited", "deleted", "another-link", "touched"])
+def test_a_seal_breaks_when_a_file_is(site: Site, change: str) -> None:
+    packages = site.environment / "lib/python3.11/site-packages"
+    source, link = packages / "vllm.py", packages / "link"
+    source.write_text("fast = 1\n")
+    link.symlink_to("vllm.py")
+    sealed = seal(site.environment)
+    site.ledger.becomes(site.environment, LIVE, sealed)
+    assert site.ledger.look()[0]["seal"] == sealed
+    assert holds(sealed, site.environment)
+    if change == "added":
+        (packages / "numpy.py").touch()
+    elif change == "edited":
+        source.write_text("fast = 10\n")
+    elif change == "deleted":
+        source.unlink()
+    elif change == "another-link":
+        link.unlink()
+        link.symlink_to("vllm-1.dist-info")
+    else:
+        os.utime(source, ns=(0, 1))
+    assert holds(sealed, site.environment) is False
+
+
+def test_a_seal_outlives_the_switch_and_the_byte_code(site: Site) -> None:
+    sealed = seal(site.environment)
+    cache = site.environment / "lib/python3.11/site-packages/__pycache__"
+    cache.mkdir()
+    (cache / "vllm.pyc").touch()
+    moved = site.environment.rename(site.environment.with_name("env.previous-1"))
+    assert holds(sealed, moved)
+    assert holds("9f86d081884c7d65", moved) is None
+    assert holds(None, moved) is None
 
 
 def test_units_that_begin_in_an_environment_are_found_by_their_commands() -> None:

@@ -9,8 +9,10 @@ from blocks.supervisor import switch as module
 from blocks.supervisor import transactions
 from blocks.supervisor.failures import Failure, Refusal
 from blocks.supervisor.ledger import FOUND, LIVE, PREVIOUS, STAGED, Ledger
-from blocks.supervisor.store import key_of, write
+from blocks.supervisor.main import Supervisor
+from blocks.supervisor.store import Store, key_of, write
 from blocks.supervisor.switch import Paths, bring_back
+from tests.unit.nowhere import Nowhere
 
 
 class Site:
@@ -136,3 +138,30 @@ def test_what_is_under_way_goes_on(tmp_path: Path) -> None:
     key = key_of("/opt/env")
     write(tmp_path / "open" / f"{key}.json", {"holder": "r"})
     begin(tmp_path, "switch", OPEN)
+
+
+def test_for_a_new_environment_that_is_gone_nothing_is_stopped(tmp_path: Path) -> None:
+    desk = Supervisor(Store(tmp_path / "state"), Nowhere())
+    environment, sibling = str(tmp_path / "env"), tmp_path / "env.new"
+    why = {"who": "me", "why": "test", "lease_seconds": 60}
+    desk.answer("lock", {"environment": environment, "holder": "a", **why})
+    arguments = {
+        "unit": "vllm.service",
+        "baseline": {},
+        "gpu_wait_seconds": 1,
+        "tolerance_bytes": 0,
+        "port": 8000,
+        "environment": environment,
+        "sibling": str(sibling),
+        "previous": f"{environment}.previous",
+    }
+    swap = {"operation": "a/start", "verb": "swap", "holder": "a", "environment": environment}
+    asked = {**swap, "arguments": arguments, "wait_seconds": 0}
+    with pytest.raises(Refusal, match="The service was not stopped") as refused:
+        desk.answer("ensure", asked)
+    assert refused.value.kind == "nothing-staged"
+    assert desk.operations.under("a") == []
+    sibling.mkdir()
+    desk.answer("ensure", asked)
+    sibling.rename(environment)  # by the switch: who asks again is not refused
+    assert desk.answer("ensure", asked)["state"] == "running"
