@@ -234,7 +234,9 @@ class Supervisor:
 
     def _not_ours_to_put(self, refused: SudoRefused, found: str | None, wanted: str) -> SudoRefused:
         host = self.host
-        has = f"{host.address} has version {(found or '')[:12]} of the supervisor, not {wanted[:12]}"
+        has = (
+            f"{host.address} has version {(found or '')[:12]} of the supervisor, not {wanted[:12]}"
+        )
         lacks = f"{host.user} may not call {PATH} on {host.address}, or it is not there"
         line = "" if found else f" The line that sudoers needs: {self._line()}"
         return SudoRefused.of(

@@ -1,5 +1,7 @@
 """What becomes of the host when a person cancels a run: nothing was changed, or it goes back.
 
+A rollback by hand that has stopped the service is brought to its end: it is on the way back.
+
 Prefect ends the run's process first and then calls the hook, in the runner or the worker.
 """
 
@@ -13,14 +15,16 @@ from prefect.states import Completed, Failed
 
 from blocks.errors import RedeployError
 from blocks.service import Service
+from flows.back_by_hand import back_by_hand
 from flows.ended import ended_before
-from flows.give_up import give_up
+from flows.give_up import give_up, refused
+from tasks.discard import given_up
 from tasks.errors import StepFailed
 from tasks.lock import acquire, release
 from tasks.plan import make_plan
 from tasks.record import Story, already_ended
 from tasks.redeployment import Redeployment
-from tasks.request import Request
+from tasks.request import PREVIOUS, Request
 from tasks.snapshot import snapshot
 from tasks.undrain import may_be_out
 
@@ -45,11 +49,17 @@ def end_on_host(flow: Flow[..., Any], flow_run: FlowRun, state: State[Any]) -> N
     """
     if SHUTTING_DOWN in (state.message or ""):
         return
-    request = Request.model_validate(flow_run.parameters["request"])
+    request = _asked(flow_run.parameters)
     id_ = request.resume or str(flow_run.id)
     ended = after_cancel(request=request, redeploy=id_, return_state=True)
     level = logging.INFO if ended.is_completed() else logging.ERROR
     flow_run_logger(flow_run, flow).log(level, "Cancelled. %s", ended.message)
+
+
+def _asked(parameters: dict[str, Any]) -> Request:
+    """Return what a run of either flow was asked for."""
+    asked = parameters.get("request")
+    return Request.model_validate(asked or {**parameters, "target": PREVIOUS})
 
 
 @flow(
@@ -74,7 +84,10 @@ def after_cancel(request: Request, redeploy: str) -> State[None]:
         try:
             return _end(run)
         except StepFailed as failure:
-            if failure.kind == "locked":  # it never held the environment
+            if failure.kind in (
+                "locked",
+                "unfinished",
+            ):  # by another; it never held the environment
                 return Completed(message=_UNTOUCHED)
             return _left(run, failure)
         except RedeployError as failure:
@@ -82,6 +95,8 @@ def after_cancel(request: Request, redeploy: str) -> State[None]:
 
 
 def _left(run: Redeployment, failure: RedeployError) -> State[None]:
+    if not run.is_undertaken():
+        return Failed(message=f"{_UNTOUCHED} {failure}", data=failure)
     grace = run.service.grace_seconds
     sentence = f"The host was left to end it by itself, {grace:g} s after it fell silent: {failure}"
     return Failed(message=f"{sentence}{may_be_out(run)}", data=failure)
@@ -91,16 +106,24 @@ def _end(run: Redeployment) -> State[None]:
     run.supervisor.install(run.log)
     acquire(run)
     verdict = ended_before(run) or (_give_up(run) if run.is_undertaken() else None)
+    good = not run.has_stopped() or _is_up(run)
     release(run)
     if verdict is None:
         return Completed(message=_UNTOUCHED)
-    ended = already_ended(run)
-    down = ended is not None and ended.result == "down"
-    say = Failed if down or may_be_out(run) else Completed
+    say = Completed if good and not may_be_out(run) else Failed
     return say(message=verdict.message)
 
 
+def _is_up(run: Redeployment) -> bool:
+    """Tell whether the record says that it serves; without a record nobody knows."""
+    ended = already_ended(run)
+    return ended is not None and ended.result != "down"
+
+
 def _give_up(run: Redeployment) -> State[None]:
+    cancelled = Cancelled("It was cancelled.")
+    if run.request.target == PREVIOUS:
+        return refused(run, cancelled) if given_up(run) else back_by_hand(run)
     before = run.before = snapshot(run)
     story = Story(before, make_plan(run, before))
-    return give_up(run, story, Cancelled("It was cancelled."))
+    return give_up(run, story, cancelled)

@@ -24,6 +24,15 @@ def refused(run: Redeployment, refusal: RedeployError) -> State[None]:
     return Failed(message=f"{refusal} {back.strip()}".strip(), data=refusal)
 
 
+def cut_off(run: Redeployment, error: Exception) -> State[None]:
+    """End a run that an error kept from going on; one that holds the environment can go on."""
+    run.log_unexpected(error)
+    why = str(error) if isinstance(error, RedeployError) else f"{type(error).__name__}: {error}."
+    begun = run.holds_lock or run.request.resume
+    on = f" {run.how_to_resume}" if begun else ""
+    return Failed(message=f"{why}{on}{may_be_out(run)}", data=error)
+
+
 def give_up(run: Redeployment, story: Story, failure: Exception) -> State[None]:
     """Take away what was staged, or, where the service was stopped, go back and record it.
 

@@ -7,12 +7,12 @@ from prefect.client.schemas.objects import State
 from prefect.runtime import flow_run
 from prefect.states import Completed, Failed
 
-from blocks.errors import HostError, RedeployError
+from blocks.errors import HostError
 from blocks.service import Service
 from flows.attempt import AttemptFailed, attempt
 from flows.cancelled import end_on_host
 from flows.ended import ended_before
-from flows.give_up import give_up, refused
+from flows.give_up import cut_off, give_up, refused
 from tasks.benchmark import DIED, benchmark, can_be_measured
 from tasks.cleanup import cleanup
 from tasks.diagnose import find_cause
@@ -32,7 +32,7 @@ from tasks.request import Request, Strategy
 from tasks.snapshot import snapshot
 from tasks.stop import stop
 from tasks.switch import previous_path, switch
-from tasks.undrain import may_be_out, put_back
+from tasks.undrain import put_back
 from tasks.verify import verify
 from tasks.wait_healthy import Serving
 
@@ -58,17 +58,11 @@ def redeploy(request: Request) -> State[None]:
         except (PlanRefused, StepFailed) as refusal:
             verdict = refused(run, refusal)
         except Exception as error:
-            verdict = _cut_off(run, error)
+            verdict = cut_off(run, error)
             if run.is_undertaken():
                 return verdict  # and keep the lock: it is gone on with, or the host ends it
         release(run)
         return verdict
-
-
-def _cut_off(run: Redeployment, error: Exception) -> State[None]:
-    run.log_unexpected(error)
-    why = str(error) if isinstance(error, RedeployError) else f"{type(error).__name__}: {error}."
-    return Failed(message=f"{why} {run.how_to_resume}{may_be_out(run)}", data=error)
 
 
 def _redeploy(run: Redeployment) -> State[None]:

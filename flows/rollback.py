@@ -5,29 +5,26 @@ from typing import cast
 from prefect import flow
 from prefect.client.schemas.objects import State
 from prefect.runtime import flow_run
-from prefect.states import Completed, Failed
+from prefect.states import Failed
 
-from blocks.errors import HostError, RedeployError
 from blocks.service import Service
 from blocks.types import OneLine, ServiceName
+from flows.back_by_hand import back_by_hand
+from flows.cancelled import end_on_host
 from flows.ended import ended_before
-from flows.way_back import roll_back
-from tasks.drain import drain
-from tasks.earlier_starts import present_start
+from flows.give_up import cut_off, refused
 from tasks.errors import PlanRefused, StepFailed
-from tasks.guard import guard
 from tasks.lock import acquire, lock, release
-from tasks.plan_back import plan_back
-from tasks.prove_old import listening_at
-from tasks.record import Story, record_if_possible
 from tasks.redeployment import Redeployment
 from tasks.request import PREVIOUS, Request, RunId
-from tasks.snapshot import snapshot, state_in_words
-from tasks.undrain import may_be_out, put_back
-from tasks.wait_healthy import Serving
 
 
-@flow(name="rollback", flow_run_name="rollback of {service}", persist_result=False)
+@flow(
+    name="rollback",
+    flow_run_name="rollback of {service}",
+    persist_result=False,
+    on_cancellation=[end_on_host],
+)
 def rollback(
     service: ServiceName,
     reason: OneLine = "",
@@ -58,33 +55,12 @@ def rollback(
         try:
             lock(run)
             acquire(run)
-            verdict = ended_before(run) or _roll_back(run)
+            verdict = ended_before(run) or back_by_hand(run)
         except (PlanRefused, StepFailed) as refusal:
-            back = put_back(run, serving=True) if run.holds_lock else may_be_out(run)
-            verdict = Failed(message=f"{refusal} {back}".strip(), data=refusal)
+            verdict = refused(run, refusal)
         except Exception as error:
-            run.log_unexpected(error)
-            why = error if isinstance(error, RedeployError) else f"{type(error).__name__}: {error}."
-            return Failed(message=f"{why} {run.how_to_resume}{may_be_out(run)}", data=error)
+            verdict = cut_off(run, error)
+            if run.is_undertaken():
+                return verdict  # and keep the lock: it is gone on with, or the host ends it
         release(run)
         return verdict
-
-
-def _roll_back(run: Redeployment) -> State[None]:
-    before = run.before = snapshot(run)
-    story = Story(before, plan_back(run, before))
-    guard(run, story)
-    story.drained = drain(run, listening_at(run, before))
-    back = roll_back(version=story.plan.after, return_state=True)
-    end = back.result(raise_on_failure=False)
-    if isinstance(end, HostError):
-        raise end
-    if not isinstance(end, Serving):
-        verdict = f"{state_in_words(run)} The way back failed: {back.message}"
-        verdict = f"{verdict} {put_back(run, serving=False)}".strip()
-        return Failed(message=record_if_possible(run, story, "down", verdict))
-    story.started(end, present_start(run, story.plan.after))
-    drained = put_back(run, serving=True)
-    verdict = f"Rolled back to {story.plan.after}; serving. {drained}".strip()
-    verdict = record_if_possible(run, story, "live", verdict)
-    return Failed(message=verdict) if drained else Completed(message=verdict)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -55,6 +56,8 @@ def _kind(path: Path) -> str | None:
         return f"{path} is not a folder"
     if path.is_mount():
         return f"{path} is a mount point; move the environment into a folder of that file system"
+    if os.geteuid() not in (0, path.stat().st_uid):
+        return f"{path} is another user's, and this user cannot make one like it"
     if (path / "conda-meta").is_dir():
         return f"{path} is a conda environment, whose packages uv must not replace"
     return None

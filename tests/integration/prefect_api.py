@@ -86,12 +86,20 @@ class PrefectApi:
 
     def request_run(self, **request: object) -> httpx.Response:
         """Ask for a redeploy the way the documented `curl` does; return the raw answer."""
-        path = f"deployments/{self.deployment()['id']}/create_flow_run"
-        return self.ask("POST", path, {"parameters": {"request": request}})
+        return self._request("redeploy/manual", {"request": request})
 
     def start(self, **request: object) -> FlowRun:
         """Start a redeploy."""
         return FlowRun.model_validate(_good(self.request_run(**request)).json())
+
+    def start_rollback(self, **parameters: object) -> FlowRun:
+        """Start a rollback by hand."""
+        asked = self._request("rollback/by-hand", parameters)
+        return FlowRun.model_validate(_good(asked).json())
+
+    def _request(self, deployment: str, parameters: dict[str, object]) -> httpx.Response:
+        path = f"deployments/{self.deployment(deployment)['id']}/create_flow_run"
+        return self.ask("POST", path, {"parameters": parameters})
 
     def flow_run(self, run: str) -> FlowRun:
         """Return a flow run."""

@@ -150,3 +150,13 @@ def test_a_link_a_mount_and_a_conda_environment_are_not_switched(site: Site) -> 
         found = probe({"environment": str(path)})
         assert found["how"] is None
         assert word in found["problem"]
+
+
+def test_another_users_environment_is_not_switched_without_root(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    somebody = site.environment.stat().st_uid + 1
+    monkeypatch.setattr("os.geteuid", lambda: somebody)
+    found = probe({"environment": str(site.environment)})
+    assert found["how"] is None
+    assert "another user's" in found["problem"]
