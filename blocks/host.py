@@ -19,7 +19,7 @@ from pydantic import AfterValidator, ConfigDict, Field, PrivateAttr, SecretStr, 
 from tenacity import Retrying, retry_if_exception, stop_after_delay, wait_random_exponential
 
 from blocks import connections, sudo, tunnel
-from blocks.errors import CommandFailed, HostError, HostUnreachable, SudoRefused
+from blocks.errors import CommandFailed, HostUnreachable, RedeployError, SudoRefused
 from blocks.types import AbsolutePath, HostAddress, Port, password
 
 _SUDO_SECONDS = 60.0
@@ -217,7 +217,7 @@ class Host(Block):
         try:
             self._again(repeatable=True)(once)
         finally:
-            with contextlib.suppress(HostError):
+            with contextlib.suppress(RedeployError):  # what failed before is what is told
                 self._run_once(("rm", "-f", "--", *held), b"", 60)
                 self._root_once(("rm", "-f", "--", *beside), b"", 60)
 
