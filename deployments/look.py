@@ -14,6 +14,7 @@ from blocks.named_secrets import SecretMissing
 from blocks.service import Service
 from blocks.settings import Settings
 from blocks.supervisor.ledger import FOUND
+from blocks.supervisor.transactions import STOPS
 from blocks.supervisor_client import Supervisor
 from deployments import terminal
 from deployments.read_journal import tell
@@ -24,7 +25,6 @@ from tasks.diagnosis.symptoms import DeathKind
 from tasks.drain import is_out
 from tasks.facts import Facts
 from tasks.readiness import NotReady, Wanted, wait_until_ready
-from tasks.redeployment import STOPS
 from tasks.release import ReleaseRecord
 from tasks.snapshot import gpus_in_words
 

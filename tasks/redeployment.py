@@ -12,14 +12,12 @@ from pydantic import BaseModel, SecretStr
 from blocks.errors import RedeployError, Refused
 from blocks.host import Host
 from blocks.service import Service
+from blocks.supervisor.transactions import STOPS
 from blocks.supervisor_client import Outcome, Supervisor
 from tasks.errors import StepFailed
 from tasks.facts import Facts
 from tasks.policies import seconds_for
 from tasks.request import Request
-
-STOPS = ("stop", "swap", "revert")
-"""The supervisor's verbs that stop a service."""
 
 _current: ContextVar["Redeployment"] = ContextVar("redeployment")
 

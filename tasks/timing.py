@@ -6,7 +6,8 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict
 
-from tasks.redeployment import STOPS, StepTime
+from blocks.supervisor.transactions import STOPS
+from tasks.redeployment import StepTime
 from tasks.release import StepRecord
 
 _PARTS = {
