@@ -20,7 +20,7 @@ def run(
     target: str = "nightly",
     *,
     strategy: Strategy = Strategy.STAGED,
-    skew: SkewPolicy = SkewPolicy.REFUSE,
+    skew: SkewPolicy = SkewPolicy.REPAIR,
     reinstall: bool = False,
     even_if_broken: bool = False,
     attempts: int = 3,
@@ -78,7 +78,7 @@ def plan(
     service: str,
     target: str = "nightly",
     *,
-    skew: SkewPolicy = SkewPolicy.REFUSE,
+    skew: SkewPolicy = SkewPolicy.REPAIR,
     config: Config = None,
     as_json: AsJson = False,
 ) -> None:

@@ -52,16 +52,21 @@ def status(name: str, config_file: Path | None, *, as_json: bool) -> None:
 
 def history(name: str, config_file: Path | None, *, as_json: bool) -> None:
     """Show the redeploys that the service's host remembers, newest first."""
-    with _asked(name, config_file) as (found, supervisor, _):
-        asked = {"environment": found.environment}
-        records = supervisor.call("history", asked)["releases"]
+    records = records_of(name, config_file)
     if as_json:
-        print(json.dumps(records, indent=2))
+        print(json.dumps([one.model_dump(mode="json") for one in records], indent=2))
         return
-    for record in map(ReleaseRecord.model_validate, records):
+    for record in records:
         terminal.release(record)
     if not records:
-        terminal.notice(f"No redeploy of {found.environment} is recorded on its host.")
+        terminal.notice(f"No redeploy of {name} is recorded on its host.")
+
+
+def records_of(name: str, config_file: Path | None) -> list[ReleaseRecord]:
+    """Return the redeploys that the service's host remembers, newest first."""
+    with _asked(name, config_file) as (found, supervisor, _):
+        answer = supervisor.call("history", {"environment": found.environment})
+    return [ReleaseRecord.model_validate(one) for one in answer["releases"]]
 
 
 def diagnose(name: str, config_file: Path | None, *, as_json: bool) -> None:

@@ -206,6 +206,18 @@ def report(record: ReleaseRecord) -> None:
         out.print(_benchmark(record.benchmark))
 
 
+def side_by_side(records: Mapping[str, ReleaseRecord]) -> None:
+    """Print what each of several redeploys cost, a column each, below what it was told."""
+    table = Table("", *records, title="Side by side")
+    table.add_row("starts", *(str(len(one.attempts)) for one in records.values()))
+    failed = (sum(tried.outcome == "failed" for tried in one.attempts) for one in records.values())
+    table.add_row("of them failed", *map(str, failed))
+    table.add_row("service down for", *(duration(one.stopped_seconds) for one in records.values()))
+    table.add_row("in all", *(duration(one.seconds) for one in records.values()))
+    out.print()
+    out.print(table)
+
+
 def _steps(record: ReleaseRecord) -> Table:
     table = Table("step", "took", "on the host", "our overhead", title="Where the time went")
     for one in record.steps:

@@ -2,6 +2,8 @@
 
 from pydantic import BaseModel, ConfigDict
 
+from tasks.packages.families import Installed, marker_environment
+
 
 class _Fact(BaseModel):
     model_config = ConfigDict(frozen=True, extra="ignore")
@@ -98,6 +100,10 @@ class EnvironmentFacts(_Fact):
         """Return the installed versions by name."""
         return {package.name: package.version for package in self.packages}
 
+    def installed(self) -> list[Installed]:
+        """Return the packages with what they require."""
+        return [Installed(one.name, one.version, tuple(one.requires)) for one in self.packages]
+
 
 class ModelFacts(_Fact):
     """The model's folder."""
@@ -150,6 +156,11 @@ class Facts(_Fact):
     model: ModelFacts | None = None
     gpus: GpuFacts = GpuFacts()
     replaced: list[str] = []
+
+    def markers(self) -> dict[str, str]:
+        """Return the values that requirements' markers have in the environment."""
+        python = self.environment.python_version or self.host.python
+        return marker_environment(python=python, machine=self.host.machine)
 
     def gpu_baseline(self) -> dict[str, int]:
         """Return the memory that others hold on each GPU this service uses, in bytes, by index."""

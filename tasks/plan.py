@@ -13,12 +13,13 @@ from tasks.artifacts import publish
 from tasks.errors import PlanRefused
 from tasks.facts import Facts
 from tasks.packages.diff import diff
-from tasks.packages.families import Installed, marker_environment, skews
 from tasks.packages.index import NIGHTLY, NoWheel, Wheel, find_wheel
+from tasks.packages.roots import orphans
 from tasks.packages.versions import commit_delta
 from tasks.planned import Plan
 from tasks.redeployment import Redeployment
 from tasks.request import PREVIOUS, Request, SkewPolicy
+from tasks.resolve import resolve, skews_with
 from tasks.steps import step
 
 _SPARE_BYTES = 256 * 1024**2
@@ -46,6 +47,10 @@ def make_plan(run: Redeployment, facts: Facts) -> Plan:
         refuse_if(objection(plan, run.request, facts))
     for other in facts.environment.others:
         run.log(f"lives from it as well: {other.in_words}: {other.command}", logging.WARNING)
+    for repair in plan.repairs:
+        run.log(f"{repair.package} {repair.before} → {repair.version}: {repair.sentence}")
+    for name, why in plan.kept.items():
+        run.log(f"{name} stays as it is: {why}", logging.WARNING)
     run.log(
         f"{plan.before} → {plan.after}: {len(plan.locked)} packages, "
         f"{len(plan.changes.left_behind)} left behind, "
@@ -72,8 +77,6 @@ def not_there_yet(request: Request) -> str | None:
     """Return the sentence for a wish that this version cannot grant, or None."""
     if request.target == PREVIOUS:
         return "The previous release lies on the host: go back to it by a rollback."
-    if request.skew is SkewPolicy.REPAIR:
-        return "Repairing a skew in the staging is not there yet; use refuse or proceed."
     return None
 
 
@@ -83,7 +86,9 @@ def objection(plan: Plan, request: Request, facts: Facts) -> str | None:
         return others
     fatal = [skew for skew in plan.skews if skew.fatal]
     if fatal and request.skew is not SkewPolicy.PROCEED:
-        return f"Packages will be out of step: {' '.join(skew.sentence for skew in fatal)}"
+        tried = request.skew is SkewPolicy.REPAIR
+        cure = " No index offers what would put that right." if tried else ""
+        return f"Packages will be out of step: {' '.join(skew.sentence for skew in fatal)}{cure}"
     if request.target == NIGHTLY and Version(plan.after) < Version(plan.before):
         return (
             f"The nightly index offers {plan.after}, which is older than {plan.before}. "
@@ -115,52 +120,28 @@ def refuse_if(objection_: str | None) -> None:
         raise PlanRefused(objection_, hint=_NOTHING_CHANGED)
 
 
-def predicted(facts: Facts, locked: dict[str, str]) -> list[Installed]:
-    """Return the packages as they will be: the locked ones, and those that stay.
-
-    What a new version requires is not known before it is downloaded; uv has resolved that. What
-    stays keeps its requirements.
-    """
-    kept = [package for package in facts.environment.packages if package.name not in locked]
-    return [Installed(name, version, ()) for name, version in locked.items()] + [
-        Installed(package.name, package.version, tuple(package.requires)) for package in kept
-    ]
-
-
-def markers(facts: Facts) -> dict[str, str]:
-    """Return the values that requirements' markers have in this environment."""
-    python = facts.environment.python_version or facts.host.python
-    return marker_environment(python=python, machine=facts.host.machine)
-
-
 def _draw_up(run: Redeployment, facts: Facts) -> Plan:
     probed = run.supervisor.call("probe", {"environment": run.service.environment})
     refuse_if(probed["problem"] and f"The environment cannot be switched: {probed['problem']}.")
     wheel = _wheel(run, facts)
-    service = run.service
-    resolved = run.do(
-        "plan",
-        "resolve",
-        {
-            "environment": service.environment,
-            "requirements": [f"{service.distribution} @ {wheel.url}"],
-            "constraints": [],
-            "indexes": service.indexes,
-            "find_links": [],
-        },
-        operation="resolve",
-    )
-    locked: dict[str, str] = resolved["packages"]
-    installed = facts.environment.versions()
+    service, installed = run.service, facts.environment.versions()
+    found = resolve(run, facts, f"{service.distribution} @ {wheel.url}")
+    locked = found.resolved.packages
     return Plan(
         before=installed[service.distribution],
         after=locked[service.distribution],
         wheel=wheel,
-        lock=resolved["lock"],
+        lock=found.resolved.lock,
         locked=locked,
         changes=diff(installed, {**installed, **locked}, locked),
         delta=commit_delta(installed[service.distribution], locked[service.distribution]),
-        skews=skews(predicted(facts, locked), markers(facts)),
+        skews=skews_with(facts, locked),
+        repairs=found.repairs,
+        kept=found.resolved.kept,
+        orphans=orphans(
+            facts.environment.installed(), facts.markers(), service.distribution, locked
+        ),
+        first_indexes=found.first_indexes,
         switch=probed["how"],
     )
 

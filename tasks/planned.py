@@ -5,6 +5,7 @@ from pydantic import BaseModel
 from tasks.packages.diff import PackageDiff
 from tasks.packages.families import Skew
 from tasks.packages.index import Wheel
+from tasks.packages.repair import Repair
 from tasks.packages.versions import CommitDelta
 
 
@@ -20,6 +21,10 @@ class Plan(BaseModel):
         changes: what becomes of each package, those that stay behind included.
         delta: the commits between the two versions.
         skews: packages that will be out of step.
+        repairs: packages that move beside what was asked for, so that they are not.
+        kept: what stays as it is, since no index offers it so that it fits, and why.
+        orphans: what stays though nothing needs it any more.
+        first_indexes: indexes that are asked before the service's own.
         switch: how the environments will be exchanged: "exchange", or "two-step".
         back_to: the folder of the release to go back to; None where a new one is built.
     """
@@ -32,5 +37,9 @@ class Plan(BaseModel):
     changes: PackageDiff
     delta: CommitDelta
     skews: list[Skew]
+    repairs: list[Repair] = []
+    kept: dict[str, str] = {}
+    orphans: list[str] = []
+    first_indexes: list[str] = []
     switch: str = "exchange"
     back_to: str | None = None

@@ -14,7 +14,7 @@ from tasks.diagnosis.rules import Remedy
 from tasks.drain import Drained
 from tasks.errors import StepFailed
 from tasks.facts import Facts
-from tasks.packages.diff import diff
+from tasks.packages.diff import diff, unplanned
 from tasks.planned import Plan
 from tasks.redeployment import Redeployment
 from tasks.reinstall import Staged
@@ -194,6 +194,7 @@ def draft(run: Redeployment, story: Story) -> ReleaseRecord:
         after=plan.after,
         delta=plan.delta,
         changes=plan.changes,
+        repairs=plan.repairs,
         locked=len(plan.locked),
         packages=len(story.staged.packages if story.staged else story.before.environment.packages),
         files_removed=[file.path for file in story.cleaned.removed],
@@ -206,12 +207,15 @@ def draft(run: Redeployment, story: Story) -> ReleaseRecord:
 def _write_up(run: Redeployment, story: Story, result: Result, verdict: str) -> ReleaseRecord:
     operations = [Operation.model_validate(one) for one in run.recorded()]
     now = Facts.model_validate(run.supervisor.call("facts", run.service.location()))
-    installed = story.before.environment.versions()
+    installed, found = story.before.environment.versions(), now.environment.versions()
+    moved = [one.partition("==")[0] for each in story.attempts for one in each.remedy or ()]
+    live = result.startswith("live")
     return draft(run, story).model_copy(
         update={
             "result": result,
             "verdict": verdict,
-            "changes": diff(installed, now.environment.versions(), story.plan.locked),
+            "changes": diff(installed, found, story.plan.locked),
+            "unplanned": unplanned(story.plan.changes, found, moved) if live else [],
             "packages": len(now.environment.packages),
             "attempts": story.attempts,
             "starts": story.starts,

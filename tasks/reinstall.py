@@ -30,6 +30,7 @@ def reinstall(run: Redeployment, plan: Plan) -> Staged:
         "environment": run.service.environment,
         "release": run.short_id,
         "lock": plan.lock,
+        "first_indexes": plan.first_indexes,
         "indexes": run.service.indexes,
         "find_links": [],
     }

@@ -5,6 +5,7 @@ from typing import Any, Literal
 from pydantic import BaseModel
 
 from tasks.packages.diff import PackageDiff
+from tasks.packages.repair import Repair
 from tasks.packages.versions import CommitDelta
 
 Result = Literal["live", "live, benchmark failed", "rolled back", "down"]
@@ -63,7 +64,10 @@ class AttemptRecord(BaseModel):
 
 
 class ReleaseRecord(BaseModel):
-    """What a redeploy did."""
+    """What a redeploy did.
+
+    `repairs` were made in the staging; `unplanned` are packages that are live and not as planned.
+    """
 
     id: str
     time: str
@@ -83,6 +87,8 @@ class ReleaseRecord(BaseModel):
     after: str
     delta: CommitDelta
     changes: PackageDiff
+    repairs: list[Repair] = []
+    unplanned: list[str] = []
     locked: int
     packages: int
     files_removed: list[str] = []

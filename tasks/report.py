@@ -29,6 +29,7 @@ METRICS_GONE = "The old release told these, the new one does not: alerts on them
 def plan_page(plan: Plan) -> str:
     """Return the plan: the wheel, the commits, what moves and what is out of step."""
     skewed = "\n".join(f"- {inert(skew.sentence)}" for skew in plan.skews) or "None."
+    repaired = [(one.package, one.before, one.version, one.sentence) for one in plan.repairs]
     return "\n\n".join(
         [
             f"# {inert(plan.before)} → {inert(plan.after)}",
@@ -36,10 +37,18 @@ def plan_page(plan: Plan) -> str:
             _SWITCH[plan.switch],
             "## Out of step",
             skewed,
+            *_section("Put right in the staging", ("package", "is", "becomes", "why"), repaired),
+            *_section("Kept as it is", ("package", "why"), list(plan.kept.items())),
+            *_section("Needed by nothing any more", ("package",), [(one,) for one in plan.orphans]),
             "## Packages",
             packages(plan.changes),
         ]
     )
+
+
+def _section(title: str, head: Sequence[str], rows: Sequence[Sequence[object]]) -> list[str]:
+    """Return a table below its title; of nothing, nothing."""
+    return [f"## {title}", table(head, rows)] if rows else []
 
 
 _SWITCH = {
@@ -143,6 +152,8 @@ def release_page(record: ReleaseRecord) -> str:
         "## Packages",
         packages(record.changes),
     ]
+    if record.unplanned:
+        parts += ["## Not as planned", _listed(record.unplanned)]
     if record.starts:
         parts += ["## The start, in seconds", stages(record.starts[-1])]
     if record.metrics_gone:

@@ -50,10 +50,10 @@ class Request(BaseModel):
         "switch alone; `classic` stops it first.",
     )
     skew: SkewPolicy = Field(
-        SkewPolicy.REFUSE,
+        SkewPolicy.REPAIR,
         title="Packages out of step",
-        description="`refuse` stops before the service is touched; `proceed` goes on knowingly. "
-        "`repair` is not there yet.",
+        description="`repair` moves what was left behind, beside the running release; `refuse` "
+        "stops before the service is touched; `proceed` goes on knowingly.",
     )
     plan_only: bool = Field(
         False, title="Plan only", description="Show what would happen and change nothing."

@@ -42,7 +42,7 @@ _JOURNAL: Arguments = {
     "lines": _may(v.whole(1, 10_000), 200),
 }
 _RESTARTS = _may(v.whole(0, 100), 0)
-_SOURCES: Arguments = {"indexes": _may(_URLS, []), "find_links": _may(_URLS, [])}
+_SOURCES: Arguments = {name: _may(_URLS, []) for name in ("first_indexes", "indexes", "find_links")}
 
 READING: dict[str, Arguments] = {
     "version": {},
@@ -113,6 +113,7 @@ DOING: dict[str, Arguments] = {
         "environment": _need(v.path),
         "requirements": _need(v.many(v.requirement)),
         "constraints": _may(v.many(v.requirement), []),
+        "wheels": _may(v.many(v.package), []),
         **_SOURCES,
     },
     "stage": {

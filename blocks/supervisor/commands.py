@@ -151,18 +151,27 @@ def copy_tree(source: str, target: str) -> Argv:
     return ("cp", "-a", "--reflink=auto", "-T", "--", source, target)
 
 
-def uv_sources(indexes: Sequence[str], find_links: Sequence[str]) -> Argv:
-    """Name the indexes, first one first and the last one as default; none: as uv is set up."""
+def uv_sources(indexes: Sequence[str], find_links: Sequence[str], first: Sequence[str]) -> Argv:
+    """Name the indexes, first one first and the last one as default; none: as uv is set up.
+
+    Those of `first` come before them all, also before the ones that uv is set up with.
+    """
     default = (f"--default-index={indexes[-1]}",) if indexes else ()
-    others = tuple(f"--index={url}" for url in indexes[:-1])
+    others = tuple(f"--index={url}" for url in (*first, *indexes[:-1]))
     return (*others, *default, *(f"--find-links={url}" for url in find_links))
 
 
-def uv_compile(uv: str, python: str, sources: Sequence[str], constraints: str | None) -> Argv:
-    """Resolve requirements, given on standard input, into a lock with hashes."""
+def uv_compile(
+    uv: str, python: str, sources: Sequence[str], constraints: str | None, wheels: Sequence[str]
+) -> Argv:
+    """Resolve requirements, given on standard input, into a lock with hashes.
+
+    Of the packages named by `wheels` nothing is built.
+    """
     more = ("--constraint", constraints) if constraints else ()
+    ready = tuple(f"--only-binary={name}" for name in wheels)
     fixed = ("--generate-hashes", "--no-header", "--no-annotate", "--color=never", "--no-progress")
-    return (uv, "pip", "compile", "-", f"--python={python}", *fixed, *more, *sources)
+    return (uv, "pip", "compile", "-", f"--python={python}", *fixed, *more, *ready, *sources)
 
 
 def uv_install_lock(uv: str, python: str, sources: Sequence[str]) -> Argv:

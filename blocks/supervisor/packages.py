@@ -45,8 +45,9 @@ def resolve(arguments: dict[str, Any], work: Work) -> dict[str, Any]:
         command = commands.uv_compile(
             uv.require(owner),
             os.fspath(path / "bin" / "python"),
-            commands.uv_sources(arguments["indexes"], arguments["find_links"]),
+            _sources(arguments),
             constraints,
+            arguments["wheels"],
         )
         requirements = "".join(f"{line}\n" for line in arguments["requirements"])
         ended = uv.run_as_owner(owner, command, data=requirements)
@@ -69,7 +70,7 @@ def stage(arguments: dict[str, Any], work: Work) -> dict[str, Any]:
     command = commands.uv_install_lock(
         uv.require(owner),
         os.fspath(path / "bin" / "python"),
-        commands.uv_sources(arguments["indexes"], arguments["find_links"]),
+        _sources(arguments),
     )
     sibling = Path(f"{path}.{arguments['release']}")
     _make_room(path, sibling, work)
@@ -111,11 +112,17 @@ def install(arguments: dict[str, Any], work: Work) -> dict[str, Any]:
         uv.require(owner),
         os.fspath(path / "bin" / "python"),
         arguments["packages"],
-        commands.uv_sources(arguments["indexes"], arguments["find_links"]),
+        _sources(arguments),
     )
     ended = uv.stream_as_owner(owner, uv.as_owner(owner, command))
     _check(ended, "install-failed", f"uv could not install {', '.join(arguments['packages'])}")
     return {"before": before, "after": _versions_of(path, names), "given_to_owner": given}
+
+
+def _sources(arguments: dict[str, Any]) -> commands.Argv:
+    return commands.uv_sources(
+        arguments["indexes"], arguments["find_links"], arguments["first_indexes"]
+    )
 
 
 @contextlib.contextmanager

@@ -92,6 +92,22 @@ def diff(
     )
 
 
+def unplanned(
+    planned: PackageDiff, found: Mapping[str, str], moved: Collection[str] = ()
+) -> list[str]:
+    """Return the names of what is not installed as it was planned.
+
+    Args:
+        planned: what was to become of every package.
+        found: versions by name, as they are.
+        moved: names of what a remedy has moved knowingly.
+    """
+    wanted = {one.name: one.after for one in planned.changes}
+    there = _by_name(found)
+    differing = {name for name in wanted | there if wanted.get(name) != there.get(name)}
+    return sorted(differing - {str(canonicalize_name(name)) for name in moved})
+
+
 def _by_name(versions: Mapping[str, str]) -> dict[str, str]:
     return {str(canonicalize_name(name)): version for name, version in versions.items()}
 

@@ -14,6 +14,7 @@ Kind = Literal["requirement", "missing", "flashinfer", "unreadable"]
 FLASHINFER = "flashinfer-python"
 CUBIN = "flashinfer-cubin"
 JIT_CACHE = "flashinfer-jit-cache"
+FLASHINFER_INDEX = "https://flashinfer.ai/whl"
 _ONLY_WARNS_FROM = Version("0.7.0")
 # vLLM's own build decides these; a lone move of one of them breaks what was compiled against it.
 _NEVER_MOVED = frozenset({FLASHINFER, "vllm", "torch", "torchvision", "torchaudio"})
@@ -149,6 +150,19 @@ def skews(packages: Sequence[Installed], environment: Mapping[str, str]) -> list
     ]
     found += [*_flashinfer(by_name), *requirements.unreadable]
     return sorted(found, key=lambda skew: (not skew.fatal, skew.package, skew.required_by))
+
+
+def dependencies(
+    packages: Sequence[Installed], environment: Mapping[str, str]
+) -> dict[str, set[str]]:
+    """Return for each package, by normalised name, which of the others it asks for here."""
+    by_name = {str(canonicalize_name(package.name)): package for package in packages}
+    found: dict[str, set[str]] = {name: set() for name in by_name}
+    for package, requirement in _Requirements(by_name, environment).all():
+        asked = str(canonicalize_name(requirement.name))
+        if asked in by_name:
+            found[str(canonicalize_name(package.name))].add(asked)
+    return found
 
 
 def cure(skew: Skew) -> str | None:

@@ -46,13 +46,13 @@ def test_all_packages_are_those_of_the_nightly_and_cubin_was_cured(told: Told) -
     assert installed["sentry-sdk"] == "2.53.0"
 
 
-def test_163_packages_were_locked_and_cubin_was_left_behind(told: Told) -> None:
+def test_all_were_locked_and_cubin_at_the_version_it_had(told: Told) -> None:
     staged = on_host.answer(told.scene.host, f"{told.run.id}/reinstall")["result"]["packages"]
     assert len(staged) == 164
     assert staged["flashinfer-cubin"] == "0.6.3"
-    assert told.record["locked"] == 163
+    assert told.record["locked"] == 164
     assert told.record["packages"] == 164
-    assert len(re.findall(r"^\S+==\S+|^\S+ @ ", told.record["lock"], re.MULTILINE)) == 163
+    assert len(re.findall(r"^\S+==\S+|^\S+ @ ", told.record["lock"], re.MULTILINE)) == 164
 
 
 def test_the_record_says_what_moved(told: Told) -> None:
@@ -63,6 +63,7 @@ def test_the_record_says_what_moved(told: Told) -> None:
     assert changes["flashinfer-cubin"]["after"] == "0.6.4"
     assert sum(one["change"] == "reinstalled" for one in changes.values()) > 100
     assert told.record["delta"]["count"] == 31
+    assert told.record["unplanned"] == []
 
 
 def test_the_record_says_who_and_why_and_the_lock_is_given_back(told: Told) -> None:
@@ -183,17 +184,34 @@ def test_the_artifacts_tell_the_story(told: Told, prefect: PrefectApi) -> None:
 
 def test_a_skew_is_refused_before_the_service_is_touched(kimi: Scene, prefect: PrefectApi) -> None:
     before = on_host.unit(kimi.host, kimi.story.unit)
-    run = prefect.wait(prefect.start(service=kimi.service).id)
+    run = prefect.wait(prefect.start(service=kimi.service, skew="refuse").id)
     assert run.state.type == "FAILED"
     assert "flashinfer-cubin" in str(run.state.message)
     assert "Nothing was changed on the host." in str(run.state.message)
     _assert_untouched(kimi, before, run)
 
 
+def test_a_skew_is_repaired_in_the_staging_so_that_no_start_fails(
+    kimi: Scene, prefect: PrefectApi
+) -> None:
+    run = prefect.wait(prefect.start(service=kimi.service, benchmark=False).id, seconds=150)
+    assert run.state.message == "Serving 0.16.0rc2.dev344+gea5f903f8 after one attempt."
+    record = on_host.record(kimi.host, run.id)
+    assert [(one["package"], one["before"], one["version"]) for one in record["repairs"]] == [
+        ("flashinfer-cubin", "0.6.3", "0.6.4")
+    ]
+    installed = on_host.packages(kimi.host, kimi.story.environment)
+    assert installed["flashinfer-python"] == installed["flashinfer-cubin"] == "0.6.4"
+    crashed = [
+        one for one in on_host.journal(kimi.host, kimi.story.unit) if "Traceback" in one.message
+    ]
+    assert crashed == []
+
+
 @pytest.mark.parametrize(
     ("wish", "sentence"),
     [
-        ({"skew": "repair"}, "Repairing a skew in the staging is not there yet"),
+        ({"target": "previous"}, "go back to it by a rollback"),
         ({"target": "0.99.0"}, "0.99.0"),
     ],
 )

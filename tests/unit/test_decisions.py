@@ -16,6 +16,7 @@ from tasks.packages.versions import commit_delta
 from tasks.planned import Plan
 from tasks.prove_old import not_startable
 from tasks.request import Request, SkewPolicy
+from tasks.resolve import skews_with
 from tasks.snapshot import unusable
 
 OLD, NEW = "0.16.0rc2.dev313+g662205d34", "0.16.0rc2.dev344+gea5f903f8"
@@ -146,22 +147,18 @@ def test_too_little_disk_is_refused() -> None:
     assert "1,000 MB are free" in said
 
 
-def test_what_is_not_there_yet_is_refused_with_a_sentence() -> None:
-    said = planning.not_there_yet(wish(skew=SkewPolicy.REPAIR))
-    assert said is not None
-    assert "Repairing" in said
+def test_the_previous_release_is_gone_back_to_by_a_rollback() -> None:
+    assert "by a rollback" in str(planning.not_there_yet(wish(target="previous")))
+    assert planning.not_there_yet(wish()) is None
 
 
 def test_what_stays_keeps_its_requirements_and_what_is_locked_has_none_yet() -> None:
     packages = [
         {"name": "vllm", "version": OLD, "requires": ["flashinfer-python==0.6.3"]},
-        {"name": "plugin", "version": "1", "requires": ["vllm<1"]},
+        {"name": "plugin", "version": "1", "requires": ["vllm>=1"]},
     ]
-    found = planning.predicted(facts(environment__packages=packages), {"vllm": NEW})
-    assert {(one.name, one.version, tuple(one.requires)) for one in found} == {
-        ("vllm", NEW, ()),
-        ("plugin", "1", ("vllm<1",)),
-    }
+    (found,) = skews_with(facts(environment__packages=packages), {"vllm": NEW})
+    assert (found.required_by, found.package, found.installed) == ("plugin", "vllm", NEW)
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,6 @@
 """What an install changed."""
 
-from tasks.packages.diff import PackageChange, diff
+from tasks.packages.diff import PackageChange, diff, unplanned
 
 BEFORE = {
     "vllm": "0.16.0rc2.dev313+g662205d34",
@@ -47,3 +47,16 @@ def test_only_another_local_part_is_a_direction() -> None:
     found = diff({"torch": "2.11.0+cu129"}, {"torch": "2.11.0+cu130"}, ["torch"])
 
     assert names(found.ups) == ["torch"]
+
+
+def test_what_is_not_as_planned_is_named_but_for_what_a_remedy_moved() -> None:
+    planned = diff(BEFORE, AFTER, LOCKED)
+    assert unplanned(planned, AFTER) == []
+    other = {**AFTER, "NumPy": "9", "extra": "1", "Flashinfer_Cubin": "0.6.4"}
+    assert unplanned(planned, {k: v for k, v in other.items() if k != "new"}) == [
+        "extra",
+        "flashinfer-cubin",
+        "new",
+        "numpy",
+    ]
+    assert "flashinfer-cubin" not in unplanned(planned, other, ["flashinfer_cubin"])

@@ -8,7 +8,7 @@ from tasks.request import Request, SkewPolicy, Strategy
 
 def test_the_safe_wishes_are_the_default() -> None:
     request = Request(service="kimi")
-    assert (request.strategy, request.skew) == (Strategy.STAGED, SkewPolicy.REFUSE)
+    assert (request.strategy, request.skew) == (Strategy.STAGED, SkewPolicy.REPAIR)
     assert request.target == "nightly"
     assert not request.plan_only
 

@@ -16,6 +16,8 @@ def test_defaults_are_filled_in() -> None:
         "environment": ENVIRONMENT,
         "requirements": ["vllm==1"],
         "constraints": [],
+        "wheels": [],
+        "first_indexes": [],
         "indexes": [],
         "find_links": [],
     }
