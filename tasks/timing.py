@@ -11,7 +11,6 @@ from tasks.redeployment import StepTime
 from tasks.release import StepRecord
 
 _PARTS = {
-    "resolve": "plan",
     "diagnose-journal": "diagnose",
     "diagnose-facts": "diagnose",
     "fix-facts": "fix",
@@ -28,6 +27,8 @@ _PARTS = {
     "drained": "drain",
     "undrained": "undrain",
 }
+RESOLVE = "resolve"
+"""What the names of all questions to the resolver begin with."""
 _SERVED = ("watch", "revert")
 _TURN = re.compile(r"-\d+$")
 
@@ -122,6 +123,8 @@ def _step(phase: str, name: str) -> str:
             return "fix"
         if name == "start" and phase != "attempt-1":
             return "restart"
+    if name.startswith(RESOLVE):
+        return "plan"
     name = _TURN.sub("", name)
     return _PARTS.get(name, name)
 
