@@ -68,7 +68,9 @@ def resolve(run: Redeployment, facts: Facts, requirement: str) -> Found:
     sources = [[]] if run.service.indexes else [[], own_indexes(wanted)]
     for number, first in enumerate(sources, 1):
         try:
-            repaired = Resolver(run, requirement, first).resolve(f"resolve-repaired-{number}", taken)
+            repaired = Resolver(run, requirement, first).resolve(
+                f"resolve-repaired-{number}", taken
+            )
         except StepFailed as failure:
             if failure.kind != _UNRESOLVABLE:
                 raise
