@@ -13,7 +13,8 @@ from tasks.artifacts import publish
 from tasks.errors import PlanRefused
 from tasks.facts import Facts
 from tasks.packages.diff import diff
-from tasks.packages.index import NIGHTLY, NoWheel, Wheel, find_wheel
+from tasks.packages.index import NIGHTLY, Wheel, find_wheel
+from tasks.packages.pages import NoWheel
 from tasks.packages.roots import orphans
 from tasks.packages.versions import commit_delta
 from tasks.planned import Plan

@@ -6,38 +6,22 @@ them, and in a folder for each variant below it, lies `<distribution>/metadata.j
 
 import re
 from collections.abc import Sequence
-from typing import Literal
 from urllib.parse import quote, unquote, urljoin, urlsplit
 
 import httpx
 from packaging.tags import Tag, compatible_tags, cpython_tags
 from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel_filename
 from packaging.version import InvalidVersion, Version
-from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
+from pydantic import BaseModel, ConfigDict
 
-from blocks.errors import RedeployError
-from tasks.packages import versions
+from tasks.packages import pages, versions
+from tasks.packages.pages import Entry, NoWheel, Why
 
 NIGHTLY = "nightly"
 _MOST_SHOWN = 5
+_WHOLE_COMMIT = 40
 _COMMIT = re.compile(r"[0-9a-f]{7,40}")
 _FULL_COMMIT = re.compile(r"/([0-9a-f]{40})/")
-
-Why = Literal[
-    "unreachable", "refused", "not-there", "not-an-index", "variant", "platform", "target"
-]
-
-
-class Entry(BaseModel):
-    """One wheel as metadata.json lists it; `version` comes without the variant."""
-
-    model_config = ConfigDict(frozen=True, extra="ignore")
-
-    package_name: str
-    version: str
-    variant: str | None = None
-    filename: str
-    path: str
 
 
 class Wheel(BaseModel):
@@ -64,38 +48,20 @@ class Wheel(BaseModel):
     tags: tuple[str, ...]
 
 
-class NoWheel(RedeployError):
-    """The index has no wheel for what was asked for; nothing was changed.
-
-    Attributes:
-        why: one word, for programs.
-        url: the page that was read.
-        offered: what it has instead.
-    """
-
-    def __init__(
-        self, why: Why, message: str, *, url: str, hint: str = "", offered: Sequence[str] = ()
-    ) -> None:
-        super().__init__(message, hint, "Nothing was changed.")
-        self.why: Why = why
-        self.url = url
-        self.offered = tuple(offered)
-
-    def __reduce__(self) -> tuple[object, ...]:
-        return _rebuild, (self.why, self.message, self.url, self.hint, self.offered)
-
-
 def wheel_urls(
     base: str, target: str, variant: str | None, distribution: str = "vllm"
 ) -> tuple[str, ...]:
     """Say where the index would describe a target: the pages to try, best first.
 
-    A version that names its commit may lie under either, or be the nightly of today.
+    A version that names its commit may lie under either, or be the nightly of today; so may the
+    beginning of a commit.
     """
     folders = [target.removeprefix("v") if _is_version(target) else target]
     if _is_version(target):
         commit = versions.parse(target).commit
         folders += [commit, NIGHTLY] if commit else []
+    elif target != NIGHTLY and len(target) < _WHOLE_COMMIT:
+        folders.append(NIGHTLY)  # no folder bears a part of a commit's name
     below = f"{quote(variant, safe='')}/" if variant else ""
     name = quote(distribution, safe="")
     return tuple(
@@ -129,15 +95,18 @@ def choose(
     Raises:
         NoWheel: none fits; `offered` says what there is.
     """
-    found = [_wheel(entry, page_url, variant) for entry in entries if _has(entry, variant)]
-    if not found:
+    offered = [(_wheel(one, page_url, variant), one) for one in entries if _has(one, variant)]
+    if not offered:
         raise _none("variant", f"no build {variant or '(default)'}", page_url, entries)
-    found = [wheel for wheel in found if _is_target(wheel, target)]
-    if not found:
+    asked = [(wheel, one) for wheel, one in offered if _is_target(wheel, target)]
+    if not asked:
         raise _none("target", f"no {target}", page_url, entries)
-    found = [wheel for wheel in found if _runs_on(wheel, machine, python)]
-    if not found:
+    able = [(wheel, one) for wheel, one in asked if _runs_on(wheel, machine, python)]
+    if not able:
         raise _none("platform", f"no wheel for {machine}, Python {python}", page_url, entries)
+    found = [wheel for wheel, one in able if one.yanked is None]
+    if not found:
+        raise _withdrawn(able[0][1], page_url)
     return max(found, key=lambda wheel: (Version(wheel.version), wheel.filename))
 
 
@@ -158,7 +127,7 @@ def find_wheel(
     """
 
     def chosen_at(url: str) -> Wheel:
-        entries, page_url = _read(client, url)
+        entries, page_url = pages.read(client, url, distribution)
         return choose(
             [entry for entry in entries if _same_name(entry.package_name, distribution)],
             page_url=page_url,
@@ -176,40 +145,6 @@ def find_wheel(
             if error.why not in ("not-there", "target"):
                 raise
     return chosen_at(last)
-
-
-def parse_page(text: str, url: str) -> list[Entry]:
-    """Read metadata.json, or say that it is none: a login page answers 200 as well."""
-    try:
-        return TypeAdapter(list[Entry]).validate_json(text)
-    except ValidationError as error:
-        raise NoWheel(
-            "not-an-index",
-            f"{url} is not a list of wheels: it begins {text.strip()[:60]!r}.",
-            url=url,
-            hint="Open it in a browser: a login page or a proxy may stand in front of the index.",
-        ) from error
-
-
-def _read(client: httpx.Client, url: str) -> tuple[list[Entry], str]:
-    try:
-        answer = client.get(url, follow_redirects=True)
-    except httpx.HTTPError as error:
-        raise NoWheel(
-            "unreachable", f"{url} cannot be read: {error or type(error).__name__}.", url=url
-        ) from error
-    if answer.status_code == httpx.codes.NOT_FOUND:
-        raise NoWheel(
-            "not-there",
-            f"The index has nothing at {url}.",
-            url=url,
-            hint="Builds appear an hour or two after their commit, and not for every variant.",
-        )
-    if answer.is_error:
-        reason = f"{answer.status_code} {answer.reason_phrase}".strip()
-        why: Why = "unreachable" if answer.is_server_error else "refused"
-        raise NoWheel(why, f"{url} answers {reason}.", url=url)
-    return parse_page(answer.text, str(answer.url)), str(answer.url)
 
 
 def _same_name(one: str, other: str) -> bool:
@@ -283,6 +218,16 @@ def _runs_on(wheel: Wheel, machine: str, python: str) -> bool:
     return any(tag in able for tag in tags)
 
 
+def _withdrawn(entry: Entry, page_url: str) -> NoWheel:
+    return NoWheel(
+        "yanked",
+        f"{entry.filename} was withdrawn: {entry.yanked}.",
+        url=page_url,
+        hint="Ask for another version; or, if you want this very file, for its URL.",
+        offered=[entry.filename],
+    )
+
+
 def _none(why: Why, what: str, page_url: str, entries: Sequence[Entry]) -> NoWheel:
     offered = [entry.filename for entry in entries]
     shown = ", ".join(offered[:_MOST_SHOWN]) or "no wheel at all"
@@ -294,7 +239,3 @@ def _none(why: Why, what: str, page_url: str, entries: Sequence[Entry]) -> NoWhe
         hint="Ask for another version, commit or variant, or wait until it is published.",
         offered=offered,
     )
-
-
-def _rebuild(why: Why, message: str, url: str, hint: str, offered: tuple[str, ...]) -> NoWheel:
-    return NoWheel(why, message, url=url, hint=hint, offered=offered)

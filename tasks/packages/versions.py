@@ -65,6 +65,14 @@ def parse(text: str) -> VllmVersion:
     )
 
 
+def variant_of(text: str) -> str | None:
+    """Return the variant that a version names, or None: the default build, or no version."""
+    try:
+        return parse(text).variant
+    except ValueError:
+        return None
+
+
 def same_build(one: str, other: str) -> bool:
     """Tell whether two versions are of one commit, whatever variant they were built for.
 

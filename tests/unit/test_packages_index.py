@@ -11,7 +11,8 @@ from pathlib import Path
 import httpx
 import pytest
 
-from tasks.packages.index import Entry, NoWheel, Wheel, choose, find_wheel, parse_page, wheel_urls
+from tasks.packages.index import Wheel, choose, find_wheel, wheel_urls
+from tasks.packages.pages import Entry, NoWheel, parse_page, parse_simple_page
 
 CASES = Path(__file__).parent.parent / "cases" / "index"
 COMMIT = "ea5f903f8aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"
@@ -115,7 +116,49 @@ def test_another_nightly_is_not(client: httpx.Client, base: str) -> None:
     assert refusal.value.offered == (f"vllm-{VERSION}-cp38-abi3-manylinux_2_31_x86_64.whl",)
 
 
-@pytest.mark.parametrize("target", ["0.16.0", "0123abc", COMMIT])
+@pytest.mark.parametrize("variant", [None, "cu129", "cu130"])
+def test_a_mirror_that_has_pep_503_pages_alone(
+    client: httpx.Client, base: str, variant: str | None
+) -> None:
+    found = find(client, f"{base}/pages", "nightly", variant)
+    described = find(client, base, "nightly", variant)
+    assert found.model_dump(exclude={"url"}) == described.model_dump(exclude={"url"})
+    assert found.url == described.url.replace(base, f"{base}/pages")
+
+
+def test_the_beginning_of_a_commit_is_found_among_the_nightlies(
+    client: httpx.Client, base: str
+) -> None:
+    assert find(client, base, COMMIT[:9]).commit == COMMIT
+
+
+FILE = f"vllm-{VERSION}-cp38-abi3-manylinux_2_31_x86_64.whl"
+OTHER = f"vllm-{VERSION}.cu130-cp38-abi3-manylinux_2_35_x86_64.whl"
+
+
+def test_of_a_page_with_all_builds_the_default_one_is_the_one_without_a_variant() -> None:
+    links = "".join(f'<a href="{one.replace("+", "%2B")}">{one}</a>' for one in (OTHER, FILE))
+    listed = parse_simple_page(links, PAGE, "vllm")
+    assert choose_from(*listed).filename == FILE
+    assert choose_from(*listed, variant="cu130").filename == OTHER
+
+
+def test_a_withdrawn_file_is_not_taken() -> None:
+    link = f'<a href="{FILE}" data-yanked="it crashes">{FILE}</a>'
+    with pytest.raises(NoWheel, match="was withdrawn: it crashes") as refusal:
+        choose_from(*parse_simple_page(link, PAGE, "vllm"))
+    assert refusal.value.why == "yanked"
+
+
+@pytest.mark.parametrize(
+    "text", ["<a href='/login'>Sign in</a>", "", "<a href='vllm-1.tar.gz'>vllm-1.tar.gz</a>"]
+)
+def test_a_page_without_a_wheel_is_no_index(text: str) -> None:
+    with pytest.raises(NoWheel, match="is not a list of wheels"):
+        parse_simple_page(text, PAGE, "vllm")
+
+
+@pytest.mark.parametrize("target", ["0.16.0", COMMIT])
 def test_what_the_index_does_not_have(client: httpx.Client, base: str, target: str) -> None:
     with pytest.raises(NoWheel, match="has nothing at") as refusal:
         find(client, base, target)
