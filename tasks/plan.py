@@ -12,8 +12,9 @@ from tasks import report
 from tasks.artifacts import publish
 from tasks.errors import PlanRefused
 from tasks.facts import Facts
+from tasks.packages import versions
 from tasks.packages.diff import diff
-from tasks.packages.index import NIGHTLY, Wheel, find_wheel
+from tasks.packages.index import LATEST, NIGHTLY, Wheel, find_wheel, is_version, wheel_at
 from tasks.packages.pages import NoWheel
 from tasks.packages.roots import orphans
 from tasks.packages.versions import commit_delta
@@ -104,6 +105,19 @@ def objection(plan: Plan, request: Request, facts: Facts) -> str | None:
     return None
 
 
+def not_what_was_asked_for(wheel: Wheel | None, locked: str) -> str | None:
+    """Return why what was resolved is not the wheel that was asked for, or None."""
+    if wheel is None or locked == wheel.version:
+        return None
+    if versions.variant_of(locked) != versions.variant_of(wheel.version):
+        how = "the build for another CUDA"
+    elif Version(locked).is_prerelease:
+        how = "another pre-release"
+    else:
+        how = "a stable release, in the place of the nightly"
+    return f"{wheel.version} was asked for, but uv resolves {locked}, {how}."
+
+
 def in_use(facts: Facts) -> str | None:
     """Return which other services live from the environment, in a sentence, or None."""
     named = [one.in_words for one in facts.environment.others if one.is_service]
@@ -124,10 +138,11 @@ def refuse_if(objection_: str | None) -> None:
 def _draw_up(run: Redeployment, facts: Facts) -> Plan:
     probed = run.supervisor.call("probe", {"environment": run.service.environment})
     refuse_if(probed["problem"] and f"The environment cannot be switched: {probed['problem']}.")
-    wheel = _wheel(run, facts)
     service, installed = run.service, facts.environment.versions()
-    found = resolve(run, facts, f"{service.distribution} @ {wheel.url}")
+    requirement, wheel = _asked_for(run, facts)
+    found = resolve(run, facts, requirement)
     locked = found.resolved.packages
+    refuse_if(not_what_was_asked_for(wheel, locked[service.distribution]))
     return Plan(
         before=installed[service.distribution],
         after=locked[service.distribution],
@@ -153,8 +168,29 @@ def _kept(run: Redeployment, drawn_up: dict[str, Any]) -> Plan:
     return Plan.model_validate(kept["document"])
 
 
+def _asked_for(run: Redeployment, facts: Facts) -> tuple[str, Wheel | None]:
+    """Return the requirement that the target means, and the wheel, where an index has to name it.
+
+    A release is published as a package as well: where no index of wheels has it, uv looks.
+    """
+    name, target = run.service.distribution, run.request.target
+    if target == LATEST:
+        return name, None
+    try:
+        wheel = _wheel(run, facts)
+    except NoWheel as error:
+        if error.why in ("not-there", "target") and is_version(target) and "+" not in target:
+            return f"{name}=={target.removeprefix('v')}", None
+        raise PlanRefused(error.message, hint=error.hint or _NOTHING_CHANGED) from error
+    return f"{name} @ {wheel.url}", wheel
+
+
 def _wheel(run: Redeployment, facts: Facts) -> Wheel:
-    service = run.service
+    service, target = run.service, run.request.target
+    machine = facts.host.machine
+    python = facts.environment.python_version or facts.host.python
+    if target.partition("#")[0].endswith(".whl"):
+        return wheel_at(target, service.distribution, machine=machine, python=python)
     again = Retrying(
         retry=retry_if_exception(_is_passing),
         stop=stop_after_attempt(_INDEX_TRIES),
@@ -162,19 +198,16 @@ def _wheel(run: Redeployment, facts: Facts) -> Wheel:
         reraise=True,
     )
     with httpx.Client(timeout=Settings().index_timeout_seconds) as client:
-        try:
-            return again(
-                find_wheel,
-                client,
-                service.wheel_index,
-                run.request.target,
-                machine=facts.host.machine,
-                python=facts.environment.python_version or facts.host.python,
-                distribution=service.distribution,
-                variant=service.variant,
-            )
-        except NoWheel as error:
-            raise PlanRefused(error.message, hint=error.hint or _NOTHING_CHANGED) from error
+        return again(
+            find_wheel,
+            client,
+            service.wheel_index,
+            target,
+            machine=machine,
+            python=python,
+            distribution=service.distribution,
+            variant=service.variant,
+        )
 
 
 def _is_passing(error: BaseException) -> bool:

@@ -59,8 +59,10 @@ _SWITCH = {
 
 
 def _origin(plan: Plan) -> str:
+    if plan.back_to is not None:
+        return f"From {inert(plan.back_to)} on the host."
     if plan.wheel is None:
-        return f"From {inert(plan.back_to or '')} on the host."
+        return "From the package indexes."
     return f"Wheel {inert(plan.wheel.filename)}, commit {inert(plan.wheel.commit or 'unknown')}."
 
 

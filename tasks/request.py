@@ -9,7 +9,8 @@ from blocks.types import OneLine, ServiceName
 
 PREVIOUS = "previous"
 """The target of a rollback; a redeploy refuses it."""
-TARGET = r"^(nightly|previous|[0-9a-f]{7,40}|\d+(\.\d+)*[0-9A-Za-z.+!_-]*)$"
+_PLACE = r"(https?:/)?/[!-?A-~]+/[!-?A-~]+\.whl(#sha256=[0-9a-f]{64})?"  # without a user's name
+TARGET = rf"^(nightly|latest|previous|[0-9a-f]{{7,40}}|\d+(\.\d+)*[0-9A-Za-z.+!_-]*|{_PLACE})$"
 
 
 RunId = Annotated[str, Field(pattern=r"^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$")]
@@ -40,8 +41,9 @@ class Request(BaseModel):
         "nightly",
         title="Target",
         pattern=TARGET,
-        max_length=120,
-        description="`nightly`, an exact version, or a commit (7 to 40 hex digits).",
+        max_length=500,
+        description="`nightly`, `latest` (the newest stable release), an exact version, a commit "
+        "(7 to 40 hex digits), or a wheel: its URL, or its path on the host.",
     )
     strategy: Strategy = Field(
         Strategy.STAGED,

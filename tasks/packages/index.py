@@ -6,6 +6,7 @@ them, and in a folder for each variant below it, lies `<distribution>/metadata.j
 
 import re
 from collections.abc import Sequence
+from pathlib import Path
 from urllib.parse import quote, unquote, urljoin, urlsplit
 
 import httpx
@@ -18,6 +19,7 @@ from tasks.packages import pages, versions
 from tasks.packages.pages import Entry, NoWheel, Why
 
 NIGHTLY = "nightly"
+LATEST = "latest"
 _MOST_SHOWN = 5
 _WHOLE_COMMIT = 40
 _COMMIT = re.compile(r"[0-9a-f]{7,40}")
@@ -56,8 +58,8 @@ def wheel_urls(
     A version that names its commit may lie under either, or be the nightly of today; so may the
     beginning of a commit.
     """
-    folders = [target.removeprefix("v") if _is_version(target) else target]
-    if _is_version(target):
+    folders = [target.removeprefix("v") if is_version(target) else target]
+    if is_version(target):
         commit = versions.parse(target).commit
         folders += [commit, NIGHTLY] if commit else []
     elif target != NIGHTLY and len(target) < _WHOLE_COMMIT:
@@ -147,12 +149,35 @@ def find_wheel(
     return chosen_at(last)
 
 
+def wheel_at(place: str, distribution: str, *, machine: str, python: str) -> Wheel:
+    """Return the wheel that a URL, or a path on the host, names.
+
+    Args:
+        place: where it is; a `#sha256=` at its end is kept, for uv to check.
+        distribution: whose wheel it has to be.
+        machine: as `platform.machine()` says.
+        python: the environment's version.
+
+    Raises:
+        NoWheel: its name is none of a wheel, or of another distribution or platform.
+    """
+    url = Path(place).as_uri() if place.startswith("/") else place
+    wheel = _named(url, url)
+    if not _same_name(wheel.name, distribution):
+        raise NoWheel("target", f"{wheel.filename} is a wheel of {wheel.name}.", url=url)
+    if not _runs_on(wheel, machine, python):
+        message = f"{wheel.filename} does not run on {machine}, Python {python}."
+        raise NoWheel("platform", message, url=url)
+    return wheel.model_copy(update={"variant": versions.variant_of(wheel.version)})
+
+
 def _same_name(one: str, other: str) -> bool:
     return canonicalize_name(one) == canonicalize_name(other)
 
 
-def _is_version(target: str) -> bool:
-    if target == NIGHTLY or (_COMMIT.fullmatch(target) and "." not in target):
+def is_version(target: str) -> bool:
+    """Tell a version from a commit and from the words."""
+    if target in (NIGHTLY, LATEST) or (_COMMIT.fullmatch(target) and "." not in target):
         return False
     try:
         Version(target)
@@ -168,25 +193,31 @@ def _has(entry: Entry, variant: str | None) -> bool:
 
 def _wheel(entry: Entry, page_url: str, variant: str | None) -> Wheel:
     url = urljoin(page_url, entry.path)
+    wheel = _named(url, page_url)
+    if urlsplit(url).scheme not in ("http", "https"):
+        raise NoWheel("not-an-index", f"{page_url} points to {url!r}.", url=page_url)
+    return wheel.model_copy(update={"variant": variant or entry.variant})
+
+
+def _named(url: str, named_by: str) -> Wheel:
+    """Return what the address of a wheel says of it."""
     filename = unquote(urlsplit(url).path.rsplit("/", 1)[-1])
     try:
         name, version, _, tags = parse_wheel_filename(filename)
     except InvalidWheelFilename as error:
         raise NoWheel(
-            "not-an-index", f"{page_url} lists {filename!r}: {error}", url=page_url
+            "not-an-index", f"{named_by} names {filename!r}: {error}", url=named_by
         ) from error
-    if urlsplit(url).scheme not in ("http", "https"):
-        raise NoWheel("not-an-index", f"{page_url} points to {url!r}.", url=page_url)
     full = _FULL_COMMIT.search(url)
     short = versions.parse(str(version)).commit
     if full and short and not full[1].startswith(short):
-        message = f"{page_url} contradicts itself: {filename} lies in the folder of {full[1]}."
-        raise NoWheel("not-an-index", message, url=page_url)
+        message = f"{named_by} contradicts itself: {filename} lies in the folder of {full[1]}."
+        raise NoWheel("not-an-index", message, url=named_by)
     return Wheel(
         name=str(name),
         version=str(version),
         commit=full[1] if full else short,
-        variant=variant or entry.variant,
+        variant=None,
         filename=filename,
         url=url,
         tags=tuple(sorted(map(str, tags))),
@@ -196,7 +227,7 @@ def _wheel(entry: Entry, page_url: str, variant: str | None) -> Wheel:
 def _is_target(wheel: Wheel, target: str) -> bool:
     if target == NIGHTLY:
         return True
-    if not _is_version(target):
+    if not is_version(target):
         return (wheel.commit or "").startswith(target)
     asked, built = versions.parse(target), versions.parse(wheel.version)
     same = (asked.base, asked.dev, asked.commit) == (built.base, built.dev, built.commit)

@@ -92,6 +92,21 @@ def test_a_fatal_skew_is_refused_before_anything_is_stopped() -> None:
     assert "numpy" not in said
 
 
+@pytest.mark.parametrize(
+    ("locked", "said"),
+    [
+        (NEW, None),
+        ("0.16.0", "a stable release, in the place of the nightly"),
+        (OLD, "another pre-release"),
+        (f"{NEW}.cu130", "the build for another CUDA"),
+    ],
+)
+def test_what_is_resolved_is_what_was_asked_for(locked: str, said: str | None) -> None:
+    found = planning.not_what_was_asked_for(plan().wheel, locked)
+    assert (found is None) if said is None else (found is not None and said in found)
+    assert planning.not_what_was_asked_for(None, locked) is None
+
+
 def test_a_skew_knowingly_let_through_is_no_objection() -> None:
     assert planning.objection(plan(CUBIN), wish(skew=SkewPolicy.PROCEED), facts()) is None
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from tasks.packages.index import Wheel, choose, find_wheel, wheel_urls
+from tasks.packages.index import Wheel, choose, find_wheel, wheel_at, wheel_urls
 from tasks.packages.pages import Entry, NoWheel, parse_page, parse_simple_page
 
 CASES = Path(__file__).parent.parent / "cases" / "index"
@@ -234,6 +234,32 @@ def test_platforms(tags: str, machine: str, python: str, fits: bool) -> None:
         with pytest.raises(NoWheel, match=f"no wheel for {machine}, Python") as refusal:
             choose_from(wheel, machine=machine, python=python)
         assert refusal.value.why == "platform"
+
+
+def at(place: str, distribution: str = "vllm") -> Wheel:
+    return wheel_at(place, distribution, machine="x86_64", python="3.12")
+
+
+def test_a_wheel_named_by_its_place() -> None:
+    found = at(f"https://h/{COMMIT}/{OTHER}")
+    assert (found.version, found.commit, found.variant) == (f"{VERSION}.cu130", COMMIT, "cu130")
+    on_host = at(f"/srv/wheels/{FILE}")
+    assert (on_host.version, on_host.filename) == (VERSION, FILE)
+    assert on_host.url == f"file:///srv/wheels/{FILE.replace('+', '%2B')}"
+
+
+@pytest.mark.parametrize(
+    ("place", "why"),
+    [
+        ("/srv/vllm.whl", "not-an-index"),
+        ("/srv/torch-2-py3-none-any.whl", "target"),
+        ("https://h/vllm-1-cp310-cp310-linux_aarch64.whl", "platform"),
+    ],
+)
+def test_a_place_that_is_not_it(place: str, why: str) -> None:
+    with pytest.raises(NoWheel) as refusal:
+        at(place)
+    assert refusal.value.why == why
 
 
 def test_the_newest_of_several() -> None:

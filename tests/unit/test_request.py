@@ -19,7 +19,12 @@ def test_whoever_asks_without_a_name_came_by_prefect() -> None:
 
 
 @pytest.mark.parametrize(
-    "target", ["nightly", "0.16.0rc2.dev344+gea5f903f8", "ea5f903f8", "0.25.1", "a" * 40]
+    "target",
+    [
+        *("nightly", "latest", "0.16.0rc2.dev344+gea5f903f8", "ea5f903f8", "0.25.1", "a" * 40),
+        f"https://h:8/x/vllm-1-py3-none-any.whl#sha256={'a' * 64}",
+        "/srv/wheels/vllm-1%2Bg-py3-none-any.whl",
+    ],
 )
 def test_targets(target: str) -> None:
     assert Request(service="kimi", target=target).target == target
@@ -34,6 +39,10 @@ def test_targets(target: str) -> None:
         ("target", "nightly; reboot"),
         ("target", "0.1\n0.2"),
         ("target", ""),
+        ("target", "https://me:secret@h/vllm-1-py3-none-any.whl"),
+        ("target", "file:///srv/vllm-1-py3-none-any.whl"),
+        ("target", "/etc/passwd"),
+        ("target", "/srv/a b.whl"),
         ("attempts", 0),
         ("attempts", 6),
         ("strategy", "yolo"),
