@@ -12,8 +12,8 @@ from tenacity.stop import stop_base
 
 from blocks.settings import Settings
 from blocks.types import Kind
-from tasks.packages.versions import same_build
 from tasks.probes import NOT_THIS_KIND, Probe, to_try
+from tasks.startup.builds import same_build
 
 _PAGE_SECONDS = 30.0
 _PASSING = (httpx.TimeoutException, httpx.NetworkError, httpx.RemoteProtocolError)

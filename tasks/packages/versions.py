@@ -5,6 +5,8 @@ from dataclasses import dataclass
 
 from packaging.version import InvalidVersion, Version
 
+from tasks.startup.builds import same_commit
+
 REPOSITORY = "https://github.com/vllm-project/vllm"
 _LOCAL = re.compile(
     r"g(?P<commit>[0-9a-f]{7,40})(?:\.d(?P<dirty>\d{8}))?(?:\.(?P<variant>[a-z]+\d*))?"
@@ -73,20 +75,6 @@ def variant_of(text: str) -> str | None:
         return None
 
 
-def same_build(one: str, other: str) -> bool:
-    """Tell whether two versions are of one commit, whatever variant they were built for.
-
-    A wheel's name says `+gea5f903f8.cu130` where the running program says `+gea5f903f8`.
-    """
-    try:
-        a, b = parse(one), parse(other)
-    except ValueError:
-        return one == other
-    known = [commit for commit in (a.commit, b.commit) if commit]
-    same_commit = len(known) < 2 or _same_commit(*known)
-    return (a.base, a.dev) == (b.base, b.dev) and same_commit
-
-
 def commit_delta(old: str, new: str) -> CommitDelta:
     """Count the commits from one version to another.
 
@@ -125,7 +113,7 @@ def _count_from_one_tag(
 ) -> tuple[int | None, str]:
     if count < 0:
         return None, f"Unknown: {after.text} is older, by {-count} commits if both are on one line."
-    same = _same_commit(before.commit or "", after.commit or "")
+    same = same_commit(before.commit or "", after.commit or "")
     if count == 0 and not same:
         return None, "Unknown: both are as far from the tag, but on different branches."
     if count > 0 and same:
@@ -134,11 +122,6 @@ def _count_from_one_tag(
     if before.modified or after.modified:
         why += " A build also holds changes that are in no commit."
     return count, why
-
-
-def _same_commit(one: str, other: str) -> bool:
-    length = min(len(one), len(other))
-    return one[:length] == other[:length]
 
 
 def _compare_url(before: VllmVersion, after: VllmVersion) -> str | None:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tasks.packages.versions import commit_delta, parse, same_build
+from tasks.packages.versions import commit_delta, parse
 
 
 def test_parts_of_a_nightly() -> None:
@@ -88,21 +88,3 @@ def test_releases_can_be_compared_by_their_tags() -> None:
 
 def test_the_same_version() -> None:
     assert commit_delta("0.16.0", "0.16.0").count == 0
-
-
-@pytest.mark.parametrize(
-    ("one", "other", "same"),
-    [
-        ("0.16.0rc2.dev344+gea5f903f8.cu130", "0.16.0rc2.dev344+gea5f903f8", True),
-        ("0.16.0rc2.dev344+gea5f903f8", "0.16.0rc2.dev344+gea5f903f8aaa", True),
-        ("0.16.0rc2.dev344+gea5f903f8", "0.16.0rc2.dev344+g662205d34", False),
-        ("0.16.0rc2.dev344+gea5f903f8", "0.16.0rc2.dev345+gea5f903f8", False),
-        ("0.16.0+cu130", "0.16.0", True),
-        ("0.16.0", "0.16", True),
-        ("0.16.0", "0.16.1", False),
-        ("our-build", "our-build", True),
-        ("our-build", "0.16.0", False),
-    ],
-)
-def test_a_build_is_the_same_whatever_its_variant(one: str, other: str, same: bool) -> None:
-    assert same_build(one, other) is same
