@@ -18,7 +18,10 @@ class Settings(BaseSettings):
         900, ge=60, description="how long an environment stays locked after its run fell silent"
     )
     ready_patience_seconds: float = Field(
-        300, gt=0, description="how long a service that listens may take to answer as it should"
+        300,
+        gt=0,
+        le=86_400,
+        description="how long a service that listens may take to answer as it should",
     )
     silence_seconds: int = Field(
         90, gt=30, description="how long a run under `serve` may give no sign of life"

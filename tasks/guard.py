@@ -1,5 +1,6 @@
 """Have the host know the way back, before anything is changed: it goes back by itself."""
 
+from blocks.settings import Settings
 from tasks.earlier_starts import earlier_starts
 from tasks.record import Story, draft
 from tasks.redeployment import Redeployment
@@ -34,6 +35,7 @@ def guard(run: Redeployment, story: Story) -> None:
             "back_to": story.plan.back_to,
             "stop_timeout_seconds": service.stop_timeout_seconds,
             "grace_seconds": service.grace_seconds,
+            "ready_patience_seconds": Settings().ready_patience_seconds,
             "record": draft(run, story).model_dump(mode="json"),
         },
         operation="open",

@@ -1,5 +1,6 @@
 """Have the host take the service back to the release it came from."""
 
+from blocks.settings import Settings
 from tasks.earlier_starts import earlier_starts
 from tasks.redeployment import Redeployment
 from tasks.shown import Shown
@@ -21,13 +22,19 @@ def go_back(run: Redeployment, version: str) -> Serving:
         StepFailed: the old environment is not there, or did not start.
     """
     service = run.service
-    waits = (service.stop_timeout_seconds, service.gpu_wait_seconds, service.start_deadline_seconds)
+    waits = (
+        service.stop_timeout_seconds,
+        service.gpu_wait_seconds,
+        service.start_deadline_seconds,
+        Settings().ready_patience_seconds,
+        service.steady_seconds,
+    )
     result = run.do(
         "roll-back",
         "revert",
         {"environment": service.environment},
         operation="revert",
-        deadline_seconds=sum(waits) + service.steady_seconds + _MARGIN_SECONDS,
+        deadline_seconds=sum(waits) + _MARGIN_SECONDS,
         on_progress=Shown(run, earlier_starts(run, version)),
     )
     return Serving.model_validate(result)

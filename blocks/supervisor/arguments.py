@@ -26,6 +26,8 @@ def _may(check: v.Check, default: Any = None) -> Argument:
 
 
 _DAY = 86400.0
+READY_PATIENCE_SECONDS = 300.0
+"""How long a service that listens may take to answer as it should, unless it is said."""
 _URLS = v.many(v.url, 20)
 _NAMES = v.many(v.one_line, 200)
 _VERSIONS = v.table(v.package, v.word)
@@ -161,6 +163,7 @@ DOING: dict[str, Arguments] = {
         "back_to": _may(v.path),
         "stop_timeout_seconds": _need(v.number(0, _DAY)),
         "grace_seconds": _need(v.number(1, 30 * _DAY)),
+        "ready_patience_seconds": _may(v.number(0, 30 * _DAY), READY_PATIENCE_SECONDS),
         "record": _need(v.document),
     },
     "revert": {"environment": _need(v.path)},

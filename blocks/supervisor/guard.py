@@ -10,8 +10,8 @@ import time
 from datetime import datetime, timezone
 from typing import Any
 
-from blocks.supervisor import store, transactions, units
-from blocks.supervisor.decision import Act, Seen, Way, decide
+from blocks.supervisor import scope, store, transactions, units
+from blocks.supervisor.decision import Act, Decision, Seen, Way, decide
 from blocks.supervisor.failures import Failure, Told
 from blocks.supervisor.guard_unit import GUARD
 from blocks.supervisor.locks import Locks
@@ -25,17 +25,24 @@ _AFTER_A_FAULT_SECONDS = 5.0
 _STARTING = ("stop", "switch", "swap", "start", "watch", "install")
 
 RECORDS: dict[Act, tuple[str, str]] = {
-    "keep": ("live", "Serving {after}. The host has ended this redeploy by itself: {silence}"),
+    "keep": (
+        "live",
+        "Serving {after}. The host has ended this redeploy by itself: "
+        "nothing was heard of it for {grace:g} s.",
+    ),
     "record-reverted": (
         "rolled back",
-        "Rolled back to {before}; serving. The host has gone back by itself: {silence}",
+        "Rolled back to {before}; serving. The host has gone back by itself: "
+        "nothing was heard of it for {grace:g} s.",
     ),
-    "record-down": ("down", "DOWN since {since}. The way back failed: {error} {silence}"),
+    "record-down": (
+        "down",
+        "DOWN since {since}. Nothing was heard of it for {grace:g} s, and the way back failed: "
+        "{error}",
+    ),
 }
-
-
-DRAINED = " STILL DRAINED, until it is gone on with: redeploy resume {holder}"
-BACK = "Rolled back to {after}; serving. {silence}"
+DRAINED = " STILL DRAINED until it is gone on with (redeploy resume {holder})."
+BACK = "Rolled back to {after}; serving. Nothing was heard of it for {grace:g} s."
 
 
 class Silence:
@@ -75,8 +82,8 @@ class Guard:
         """Look once, do what there is to do, and return when to look again, in seconds."""
         try:
             environment = {"environment": undertaken["environment"]}
+            act, wait = self._decided(undertaken)
             done = self._operations.under(undertaken["holder"])
-            act, wait = decide(self._seen(undertaken, done))
             if act == "revert":
                 self._ensure(undertaken, "revert", environment)
             elif act == "abandon":
@@ -92,18 +99,25 @@ class Guard:
             return _AFTER_A_FAULT_SECONDS
         return wait
 
-    def _seen(self, undertaken: dict[str, Any], done: list[dict[str, Any]]) -> Seen:
+    def _decided(self, undertaken: dict[str, Any]) -> Decision:
+        """Decide; to ask whether it serves may take minutes, so it is looked at again after it."""
+        seen = self._seen(undertaken, serves=False)
+        if seen.way_back == "none" and decide(seen).act == "revert":
+            seen = self._seen(undertaken, serves=_serves(self._operations, undertaken))
+        return decide(seen)
+
+    def _seen(self, undertaken: dict[str, Any], *, serves: bool) -> Seen:
+        done = self._operations.under(undertaken["holder"])
         grace = undertaken["grace_seconds"]
         heard = self._locks.renewed(undertaken["environment"], undertaken["holder"])
         silent = self._silence.seconds((heard, [one["finished"] for one in done]))
-        overdue = silent >= grace
         return Seen(
             silent_seconds=silent,
             grace_seconds=grace,
             working=any(one["state"] == "running" for one in done),
             recorded=transactions.has_ended(done),
             stopped=transactions.has_stopped(done),
-            serves=overdue and _serves(self._operations, undertaken, done),
+            serves=serves,
             way_back=_way_back(undertaken["holder"], done),
         )
 
@@ -119,10 +133,12 @@ class Guard:
             before=draft.get("before"),
             since=_since(done),
             error=error,
-            silence=f"nothing was heard of it for {undertaken['grace_seconds']:g} s.",
+            grace=undertaken["grace_seconds"],
         )
         if transactions.is_drained(done):
             said += DRAINED.format(holder=undertaken["holder"])
+        if act == "record-down":
+            said += f" Try: {scope.by_hand('systemctl', 'restart', undertaken['unit'])}"
         record = {
             **draft,
             "time": now.isoformat(timespec="seconds"),
@@ -160,9 +176,9 @@ def _unheard(progress: dict[str, Any]) -> None:
     del progress
 
 
-def _serves(operations: Operations, undertaken: dict[str, Any], done: list[dict[str, Any]]) -> bool:
+def _serves(operations: Operations, undertaken: dict[str, Any]) -> bool:
     """Tell whether the last start was seen to serve and has lived since."""
-    acts = [one for one in done if one["verb"] in _STARTING]
+    acts = [one for one in operations.under(undertaken["holder"]) if one["verb"] in _STARTING]
     if not acts or (acts[-1]["verb"], acts[-1]["state"]) != ("watch", "succeeded"):
         return False
     served = operations.answer(acts[-1]["operation"])["result"]
@@ -170,7 +186,8 @@ def _serves(operations: Operations, undertaken: dict[str, Any], done: list[dict[
     if verdict(state, served["invocation"], served["restarts"]) is not None:
         return False
     try:
-        smoke(served["address"], undertaken["port"], undertaken["record"]["after"])
+        version, patience = undertaken["record"]["after"], transactions.patience(undertaken)
+        smoke(served["address"], undertaken["port"], version, patience)
     except Failure:
         return False
     return True

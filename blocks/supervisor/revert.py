@@ -66,7 +66,8 @@ def _bring_up(undertaken: dict[str, Any], work: Work) -> dict[str, Any]:
     part = work.part(boot_id())
     launched = start(undertaken, part)
     served = watch({**undertaken, **launched}, part)
-    smoke(served["address"], undertaken["port"], transactions.back_at(undertaken))
+    version, patience = transactions.back_at(undertaken), transactions.patience(undertaken)
+    smoke(served["address"], undertaken["port"], version, patience)
     now = {"invocation": served["invocation"], "restarts_tolerated": served["restarts"]}
     hold({**undertaken, **launched, **now}, part)
     return served

@@ -87,10 +87,8 @@ class Served:
         return failure
 
     def work_done(self) -> float | None:
-        """Return a number that grows while the service works, if it tells one."""
-        answer = talk.get(self.address, self._port, "/metrics", _METRICS_SECONDS)
-        found = _WORK_DONE.findall(answer.body) if answer else []
-        return sum(map(_number, found)) if found else None
+        """Return a number that grows while it works, if it tells one."""
+        return work_done(self.address, self._port)
 
     def _death_within(self, seconds: float) -> Failure | None:
         deadline = time.monotonic() + seconds
@@ -120,6 +118,26 @@ class Served:
             stages=[],
             invocation=self._invocation,
         )
+
+
+def work_done(address: str, port: int, seconds: float = _METRICS_SECONDS) -> float | None:
+    """Return a number that grows while a service works, if it tells one within some seconds."""
+    answer = talk.get(address, port, "/metrics", seconds)
+    found = _WORK_DONE.findall(answer.body) if answer else []
+    return sum(map(_number, found)) if found else None
+
+
+def gets_on(address: str, port: int) -> bool:
+    """Tell whether a service is seen to work within some seconds."""
+    before: float | None = None
+    deadline = time.monotonic() + ANSWER_SECONDS
+    while (left := deadline - time.monotonic()) > 0:
+        now = work_done(address, port, left)
+        if before is not None and now is not None and now > before:
+            return True
+        before = now if before is None else before
+        time.sleep(_POLL_SECONDS)
+    return False
 
 
 def _number(raw: bytes) -> float:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Callable
 
 from blocks.supervisor import guard_unit, store
+from blocks.supervisor.arguments import READY_PATIENCE_SECONDS
 from blocks.supervisor.failures import Refusal
 
 _WAIT_SECONDS = 600.0
@@ -34,6 +35,12 @@ def revert_of(holder: str) -> str:
 def back_at(undertaken: dict[str, Any]) -> str:
     """Return the version that runs once what was undertaken has been taken back."""
     return str(undertaken["record"]["after" if undertaken["back_to"] else "before"])
+
+
+def patience(undertaken: dict[str, Any]) -> float:
+    """Return how long a service may take to answer as it should, in seconds."""
+    seconds: float = undertaken.get("ready_patience_seconds", READY_PATIENCE_SECONDS)
+    return seconds  # an earlier version of this program did not write it down
 
 
 def asking(undertaken: dict[str, Any], verb: str, arguments: dict[str, Any]) -> dict[str, Any]:
