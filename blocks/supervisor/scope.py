@@ -79,7 +79,7 @@ def choose(words: list[str]) -> list[str]:
     if root:
         raise Refusal("root", "root has no units of its own here.", f"Leave out {USER}.")
     _chosen = _of_user(pwd.getpwuid(os.geteuid()))
-    os.environ.setdefault("XDG_RUNTIME_DIR", os.fspath(_chosen.memory.parent))
+    os.environ["XDG_RUNTIME_DIR"] = os.fspath(_chosen.memory.parent)
     return words[1:]
 
 

@@ -36,6 +36,7 @@ def test_root_works_for_the_system_and_a_user_for_the_user(own: str) -> None:
     assert scope.again("guard", "k")[-3:] == ("--user", "guard", "k")
     assert scope.by_hand("systemctl", "restart", "v") == "systemctl --user restart v"
     assert own == scope.now().user
+    assert os.environ["XDG_RUNTIME_DIR"] == f"/run/user/{NOBODY}"
 
 
 def test_the_journal_of_a_user_is_asked_for_that_users_units(own: str) -> None:
