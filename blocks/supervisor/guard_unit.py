@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
+from collections.abc import Sequence
 
 from blocks.supervisor import commands, foreign, processes, scope, store
 from blocks.supervisor.failures import Failure, Refusal
@@ -39,13 +40,11 @@ def install(key: str, environment: str) -> None:
     path = scope.now().units / name_of(key)
     text = _UNIT.format(
         environment=environment.replace("%", "%%"),
-        command=" ".join(scope.again(GUARD, key)),
+        command=_command(scope.again(GUARD, key)),
         target=scope.now().target,
     )
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        store.with_room(path, lambda: path.write_text(text, encoding="utf-8"))
-        store.sync_folder(path.parent)
+        store.write_text(path, text)
     except OSError as error:
         raise _refused(f"{os.fspath(path)}: {error.strerror}") from error
     for argv in (commands.daemon_reload(), commands.enable_now(path.name)):
@@ -83,6 +82,17 @@ def remove(key: str) -> None:
         processes.run(commands.daemon_reload(), timeout=60)
         processes.run(commands.stop(path.name), timeout=60)
         processes.run(commands.reset_failed(path.name), timeout=60)
+
+
+def _command(words: Sequence[str]) -> str:
+    """Write a command as systemd reads it; of the program's own name no `$` is substituted."""
+    program, *others = (word.replace("%", "%%") for word in words)
+    return " ".join(map(_quoted, (program, *(word.replace("$", "$$") for word in others))))
+
+
+def _quoted(word: str) -> str:
+    escaped = word.replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{escaped}"'
 
 
 def _refused(why: str) -> Failure:

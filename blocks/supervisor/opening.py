@@ -27,11 +27,13 @@ def open_transaction(arguments: dict[str, Any], work: Work) -> dict[str, Any]:
         "opened": time.time(),
         "old": Path(arguments["back_to"] or environment).lstat().st_ino,
     }
+    key = store.key_of(environment)
     path = transactions.path_of(work.root, environment)
     before = store.read(path)
     if before is None:
         store.write(path, document)
     elif before["holder"] != work.holder:
+        guard_unit.install(key, environment)  # it was killed before it had done so, perhaps
         raise Failure(
             "unfinished",
             f"The redeploy {before['holder']} of {environment} has come to no end yet.",
@@ -42,5 +44,5 @@ def open_transaction(arguments: dict[str, Any], work: Work) -> dict[str, Any]:
     ledger.becomes(live, LIVE, None if known and "seal" in known else seal(live))
     files = units.files_as_they_are(arguments["unit"])
     store.write(work.root / "units" / f"{work.holder}.json", {"files": files})
-    guard_unit.install(store.key_of(environment), environment)
-    return {"guard": guard_unit.name_of(store.key_of(environment))}
+    guard_unit.install(key, environment)
+    return {"guard": guard_unit.name_of(key)}

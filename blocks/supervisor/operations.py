@@ -66,7 +66,7 @@ class Operations:
             handed = self._handover.take(name)
             never_tell(handed.values())
             output = folder / "output.log"
-            store.with_room(output, lambda: processes.own_output_to(os.fspath(output)))
+            store.with_room(lambda: processes.own_output_to(os.fspath(output)))
             began = time.time()
             work = Work(folder, handed, self._store.root, request["holder"])
             places = (self._store.root, Path(request["environment"]))

@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Callable, TypeVar
 
+from blocks.supervisor import scope
 from blocks.supervisor.failures import Failure, Refusal
 
 _FULL = (errno.ENOSPC, errno.EDQUOT)
@@ -87,7 +88,7 @@ class Store:
     def log(self, event: str, **fields: Any) -> None:
         """Append one line to the operation log; it is on the disk when this returns."""
         line = json.dumps({"time": time.time(), "event": event, **fields}).encode() + b"\n"
-        with_room(self.log_path, lambda: self._append(line))
+        with_room(lambda: self._append(line))
 
     def _append(self, line: bytes) -> None:
         descriptor = os.open(self.log_path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600)
@@ -104,13 +105,13 @@ class Store:
                 raise
 
 
-def with_room(path: Path, act: Callable[[], _T]) -> _T:
-    """Do what writes to a path of the state folder; a full disk costs pieces of the reserve."""
+def with_room(act: Callable[[], _T]) -> _T:
+    """Do what writes something that must not get lost; a full disk costs pieces of the reserve."""
     while True:
         try:
             return act()
         except OSError as error:
-            if not is_full(error) or not _give_up_piece(path):
+            if not is_full(error) or not _give_up_piece():
                 raise
 
 
@@ -139,12 +140,11 @@ def _allocate(piece: Path) -> None:
         os.close(descriptor)
 
 
-def _give_up_piece(path: Path) -> bool:
-    for folder in path.parents:
-        for piece in sorted((folder / _RESERVE).glob("piece-*"), reverse=True):
-            with contextlib.suppress(FileNotFoundError):
-                piece.unlink()
-                return True
+def _give_up_piece() -> bool:
+    for piece in sorted((scope.now().state / _RESERVE).glob("piece-*"), reverse=True):
+        with contextlib.suppress(FileNotFoundError):
+            piece.unlink()
+            return True
     return False
 
 
@@ -185,23 +185,29 @@ def write(path: Path, document: dict[str, Any], *, durable: bool = True) -> None
     If durable, it is on the disk when this returns, and the reserve is there for it. If not, it
     may get lost: nothing waits for it, and nothing fails because the disk is full.
     """
+    text = json.dumps(document)
     if durable:
-        with_room(path, lambda: _replace(path, document))
-        sync_folder(path.parent)
+        write_text(path, text)
         return
     try:
-        _replace(path, document, durable=False)
+        _replace(path, text, durable=False)
     except OSError as error:
         if not is_full(error):
             raise
 
 
-def _replace(path: Path, document: dict[str, Any], *, durable: bool = True) -> None:
+def write_text(path: Path, text: str) -> None:
+    """Replace a file as a whole; it is on the disk when this returns."""
+    with_room(lambda: _replace(path, text))
+    sync_folder(path.parent)
+
+
+def _replace(path: Path, text: str, *, durable: bool = True) -> None:
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     descriptor, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
     try:
         with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-            json.dump(document, file)
+            file.write(text)
             file.flush()
             if durable:
                 os.fsync(file.fileno())
@@ -223,7 +229,7 @@ def sync_folder(folder: Path) -> None:
 @contextlib.contextmanager
 def guarded(path: Path, *, wait: bool = True) -> Iterator[bool]:
     """Hold a lock file while the block runs; yield whether it is held (never if not waiting)."""
-    descriptor = with_room(path, lambda: _opened(path))
+    descriptor = with_room(lambda: _opened(path))
     try:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from blocks.supervisor import processes, store
+from blocks.supervisor import processes, scope, store
 from blocks.supervisor.failures import Refusal
 from blocks.supervisor.locks import Locks
 from blocks.supervisor.main import Supervisor
@@ -26,8 +26,10 @@ ROOMY, SMALL = "8m", "224k"
 
 
 @pytest.fixture
-def disk(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Path]:
-    """A file system of its own, as small as asked for; only root may have one."""
+def disk(
+    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Path]:
+    """A file system of its own, as small as asked for, for what is remembered; only root has it."""
     folder = tmp_path / "disk"
     folder.mkdir()
     options = f"size={getattr(request, 'param', ROOMY)},mode=700"
@@ -35,6 +37,7 @@ def disk(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Path]:
     mounted = subprocess.run(command, capture_output=True, text=True, check=False)
     if mounted.returncode != 0:
         pytest.skip(f"no file system of its own: {mounted.stderr.strip()}")
+    monkeypatch.setattr(scope, "_chosen", scope.now()._replace(state=folder))
     yield folder
     subprocess.run(["umount", "--lazy", folder], check=True)
 
@@ -89,6 +92,24 @@ def test_what_is_written_on_a_full_disk_costs_pieces_of_the_reserve(disk: Path) 
     (disk / "filled").unlink()
     locks(kept).take(ASKED)
     assert pieces(kept) == whole
+
+
+def test_the_guards_unit_finds_room_in_the_reserve_and_nothing_else_is_taken_for_one(
+    disk: Path,
+) -> None:
+    kept = Store(disk)
+    locks(kept).take(ASKED)
+    anothers = disk / "etc" / "reserve" / "piece-000"
+    anothers.parent.mkdir(parents=True)
+    anothers.write_bytes(bytes(1 << 16))
+    units = disk / "etc" / "systemd"
+    units.mkdir()
+    whole = pieces(kept)
+    fill(disk)
+    store.write_text(units / "guard.service", "[Service]\n" * 5000)
+    assert (units / "guard.service").stat().st_size == 50_000
+    assert pieces(kept) < whole
+    assert anothers.exists()
 
 
 def test_a_used_up_reserve_hinders_no_renewal_and_no_progress(disk: Path) -> None:
