@@ -10,7 +10,7 @@ import time
 from datetime import datetime, timezone
 from typing import Any
 
-from blocks.supervisor import scope, store, transactions, units
+from blocks.supervisor import guard_unit, scope, store, transactions, units
 from blocks.supervisor.decision import Act, Decision, Seen, Way, decide
 from blocks.supervisor.failures import Failure, Told
 from blocks.supervisor.guard_unit import GUARD
@@ -72,11 +72,12 @@ class Guard:
         self._silence = Silence()
 
     def stand(self) -> None:
-        """Watch until the redeploy has come to its end."""
+        """Watch until the redeploy has come to its end; then take the unit away."""
         while (undertaken := transactions.read_by_key(self._kept.root, self._key)) is not None:
             pause = self._once(undertaken)
             most = min(_LONGEST_SLEEP_SECONDS, undertaken["grace_seconds"] / _LOOKS_A_GRACE)
             self._silence.sleep(max(0.0, min(pause, most)))
+        guard_unit.remove(self._key)
 
     def _once(self, undertaken: dict[str, Any]) -> float:
         """Look once, do what there is to do, and return when to look again, in seconds."""

@@ -140,6 +140,13 @@ def test_a_way_back_that_failed_is_recorded_with_what_to_try(
     )
 
 
+def test_a_unit_that_outlived_its_redeploy_is_taken_away(site: Site) -> None:
+    transactions.path_of(site.store.root, ENVIRONMENT).unlink()
+    site.stand()
+    assert site.removed == [KEY]
+    assert site.desk.verbs == []
+
+
 def test_what_a_rollback_was_to_go_to_is_told_in_sentences(site: Site) -> None:
     back = {**UNDERTAKEN, "back_to": f"{ENVIRONMENT}.previous"}
     store.write(transactions.path_of(site.store.root, ENVIRONMENT), back)
