@@ -50,15 +50,16 @@ class Locks:
             self._keep_reserve(needed=not mine and not self._half_done(asked["holder"]))
             now = time.time()
             since = held["since"] if held and not other else now
+            if not mine:  # a line too many is better than one that a power cut has cost
+                why = {key: asked[key] for key in ("environment", "who", "why")}
+                over = {"taken_over": held["holder"]} if held else {}
+                self._log("locked", asked["holder"], **why, **over)
             try:
                 store.write(path, {**asked, "since": since, "renewed": now})
             except OSError:
                 if not mine:
+                    self._log("unlocked", asked["holder"], environment=asked["environment"])
                     raise
-            if not mine:
-                why = {key: asked[key] for key in ("environment", "who", "why")}
-                over = {"taken_over": held["holder"]} if held else {}
-                self._log("locked", asked["holder"], **why, **over)
             return {"acquired": True, "taken_over": held if other else None}
 
     def give_back(self, environment: str, holder: str) -> dict[str, Any]:
@@ -68,9 +69,9 @@ class Locks:
             held = store.read(path)
             mine = held is not None and held["holder"] == holder
             if mine:
+                self._log("unlocked", holder, environment=environment)
                 path.unlink()
                 store.sync_folder(path.parent)
-                self._log("unlocked", holder, environment=environment)
             return {"released": mine}
 
     def renew(self, environment: str, holder: str) -> None:

@@ -114,6 +114,42 @@ def test_a_dead_one_that_had_stopped_the_service_is_not_taken_over(room: Room) -
     assert room.take("a")["acquired"]
 
 
+def events(room: Room) -> list[str]:
+    return [json.loads(line)["event"] for line in room.store.log_path.read_text().splitlines()]
+
+
+def test_a_power_cut_costs_no_line_of_the_log(room: Room, monkeypatch: pytest.MonkeyPatch) -> None:
+    class PowerCut(BaseException):
+        """Nothing that comes after it is done."""
+
+    def cut(*_: object) -> None:
+        raise PowerCut
+
+    with monkeypatch.context() as now:
+        now.setattr(store, "write", cut)
+        with pytest.raises(PowerCut):
+            room.take("a")
+    assert events(room) == ["locked"]
+    room.take("a")
+    with monkeypatch.context() as now:
+        now.setattr(Path, "unlink", cut)
+        with pytest.raises(PowerCut):
+            room.locks.give_back(ENVIRONMENT, "a")
+    assert events(room)[-1] == "unlocked"
+
+
+def test_a_lock_that_could_not_be_written_down_is_not_left_as_held_in_the_log(
+    room: Room, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(*_: object) -> None:
+        raise OSError(5, "Input/output error")
+
+    monkeypatch.setattr(store, "write", fails)
+    with pytest.raises(OSError, match="Input/output error"):
+        room.take("a")
+    assert events(room) == ["locked", "unlocked"]
+
+
 def test_the_log_says_who_held_it_and_why(room: Room) -> None:
     room.take("a")
     room.take("a")
