@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any, NamedTuple
 
 from blocks.supervisor import values as v
@@ -222,14 +223,23 @@ def checked(verb: str, given: Any, known: dict[str, Arguments]) -> dict[str, Any
     Raises:
         Refusal: The verb or an argument is unknown, missing or not as it has to be.
     """
-    if verb not in known:
-        verbs = ", ".join(sorted(known))
-        raise Refusal("unknown-verb", f"There is no verb {verb!r} here.", f"Use one of: {verbs}.")
+    require_verb(verb, known)
     given = v.document(given, "the request")
     for name in given:
         if name not in known[verb]:
             raise v.refuse(name[:80], f"{verb} knows no such argument.")
     return {name: _one(name, argument, given) for name, argument in known[verb].items()}
+
+
+def require_verb(verb: str, known: Collection[str]) -> None:
+    """See that there is a verb.
+
+    Raises:
+        Refusal: It is none of those.
+    """
+    if verb not in known:
+        verbs = ", ".join(sorted(known))
+        raise Refusal("unknown-verb", f"There is no verb {verb!r} here.", f"Use one of: {verbs}.")
 
 
 def check_together(environment: str, arguments: dict[str, Any]) -> None:

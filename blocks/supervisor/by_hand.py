@@ -48,13 +48,17 @@ def roll_back(root: Path, words: list[str], ask: Ask) -> str:
 
 
 def _chosen(known: list[dict[str, Any]], words: list[str]) -> dict[str, Any]:
-    found = [one for one in known if not words or words[0] in (one["unit"], one["environment"])]
-    if len(found) == 1:
+    named = {name for word in words for name in (word, f"{word}.service")}
+    found = [one for one in known if not words or named & {one["unit"], one["environment"]}]
+    if len(words) < 2 and len(found) == 1:
         return found[0]
     names = ", ".join(f"{one['unit']} ({one['environment']})" for one in known) or "none"
+    wrong = "One service is to be named"
+    if len(words) == 1 and not found:
+        wrong = f"Nothing that was ever redeployed here is called {words[0]!r}"
     raise Refusal(
         "which",
-        f"One service is to be named; known here: {names}. Nothing was changed.",
+        f"{wrong}; known here: {names}. Nothing was changed.",
         "redeploy-supervisor rollback UNIT",
     )
 
@@ -71,7 +75,7 @@ def _undertake(root: Path, last: dict[str, Any], ask: Ask) -> dict[str, Any]:
         )
     previous = max(kept, key=lambda one: float(one["since"]))["path"]
     holder = f"{_NAME}-{time.strftime('%Y%m%d-%H%M%S', time.gmtime())}"
-    who = f"{os.environ.get('SUDO_USER') or 'root'} on the host"
+    who = f"{os.environ.get('SUDO_USER') or scope.now().user or 'root'} on the host"
     asked = {"environment": path, "holder": holder}
     ask("lock", {**asked, "who": who, "why": "rollback", "lease_seconds": _LEASE_SECONDS})
     distribution = last["record"].get("distribution", "vllm")

@@ -202,8 +202,11 @@ def main(argv: list[str]) -> int:
             return 0
         if argv and argv[0] == ROLLBACK:
             return _by_hand(supervisor, argv[1:])
-        if len(argv) != 1:
-            raise Refusal("usage", "Usage: redeploy-supervisor VERB <request.json", "See the docs.")
+        if not argv:
+            raise _usage("No verb was given")
+        arguments.require_verb(argv[0], {*arguments.READING, ROLLBACK})
+        if len(argv) > 1:
+            raise _usage(f"{argv[0]} takes no words after it, and {argv[1][:80]!r} is one")
         answer = supervisor.answer(argv[0], _request())
     except Refusal as refusal:
         _print({"error": refusal.document()})
@@ -216,6 +219,15 @@ def main(argv: list[str]) -> int:
         return 1
     _print(answer)
     return 0
+
+
+def _usage(wrong: str) -> Refusal:
+    return Refusal(
+        "usage",
+        f"{wrong}. Nothing was changed.",
+        "A person goes back by: redeploy-supervisor rollback [UNIT]. "
+        "A program calls: redeploy-supervisor VERB <request.json",
+    )
 
 
 def _by_hand(supervisor: Supervisor, words: list[str]) -> int:
