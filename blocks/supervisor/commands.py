@@ -11,69 +11,58 @@ Argv = tuple[str, ...]
 _BIND = 'mount --bind -- "$1" "$2" && shift 2 && exec "$@"'
 
 
+def _systemctl(*words: str) -> Argv:
+    return ("systemctl", *now().flags, *words)
+
+
 def show(unit: str, properties: Sequence[str]) -> Argv:
     """Read properties of a unit."""
-    return (
-        "systemctl",
-        *now().flags,
-        "show",
-        "--no-pager",
-        f"--property={','.join(properties)}",
-        "--",
-        unit,
-    )
+    return _systemctl("show", "--no-pager", f"--property={','.join(properties)}", "--", unit)
 
 
 def show_all_services(properties: Sequence[str]) -> Argv:
     """Read properties of all services that systemd has loaded."""
-    return (
-        "systemctl",
-        *now().flags,
-        "show",
-        "--no-pager",
-        f"--property={','.join(properties)}",
-        "*.service",
-    )
+    return _systemctl("show", "--no-pager", f"--property={','.join(properties)}", "*.service")
 
 
 def stop(unit: str) -> Argv:
     """Ask for a unit to be stopped, without waiting."""
-    return ("systemctl", *now().flags, "stop", "--no-block", "--", unit)
+    return _systemctl("stop", "--no-block", "--", unit)
 
 
 def stop_and_wait(unit: str) -> Argv:
     """Have a unit stopped and wait until it is."""
-    return ("systemctl", *now().flags, "stop", "--", unit)
+    return _systemctl("stop", "--", unit)
 
 
 def start(unit: str) -> Argv:
     """Ask for a unit to be started, without waiting."""
-    return ("systemctl", *now().flags, "start", "--no-block", "--", unit)
+    return _systemctl("start", "--no-block", "--", unit)
 
 
 def start_and_wait(unit: str) -> Argv:
     """Have a unit started, unless it is, and wait until it is."""
-    return ("systemctl", *now().flags, "start", "--", unit)
+    return _systemctl("start", "--", unit)
 
 
 def reset_failed(unit: str) -> Argv:
     """Forget a unit's earlier failures and restarts."""
-    return ("systemctl", *now().flags, "reset-failed", "--", unit)
+    return _systemctl("reset-failed", "--", unit)
 
 
 def daemon_reload() -> Argv:
     """Have systemd read unit files again."""
-    return ("systemctl", *now().flags, "daemon-reload")
+    return _systemctl("daemon-reload")
 
 
 def enable_now(unit: str) -> Argv:
     """Have a unit started, now and after each reboot."""
-    return ("systemctl", *now().flags, "enable", "--quiet", "--now", "--", unit)
+    return _systemctl("enable", "--quiet", "--now", "--", unit)
 
 
 def disable(unit: str) -> Argv:
     """Have a unit no longer started after a reboot."""
-    return ("systemctl", *now().flags, "disable", "--quiet", "--", unit)
+    return _systemctl("disable", "--quiet", "--", unit)
 
 
 def transient(unit: str, description: str, command: Sequence[str]) -> Argv:

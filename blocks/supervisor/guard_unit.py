@@ -7,7 +7,7 @@ import socket
 from collections.abc import Sequence
 
 from blocks.supervisor import commands, foreign, processes, scope, store
-from blocks.supervisor.failures import Failure, Refusal
+from blocks.supervisor.failures import Failure, Refusal, Told
 
 GUARD = "guard"
 """The verb by which a guard works."""
@@ -46,11 +46,11 @@ def install(key: str, environment: str) -> None:
     try:
         store.write_text(path, text)
     except OSError as error:
-        raise _refused(f"{os.fspath(path)}: {error.strerror}") from error
+        raise _refused(Failure, f"{os.fspath(path)}: {error.strerror}") from error
     for argv in (commands.daemon_reload(), commands.enable_now(path.name)):
         ended = processes.run(argv, timeout=60)
         if ended.exit != 0:
-            raise _refused(foreign.last_words(ended.errors, 500))
+            raise _refused(Failure, foreign.last_words(ended.errors, 500))
 
 
 def stand(key: str) -> None:
@@ -61,8 +61,7 @@ def stand(key: str) -> None:
     """
     ended = processes.run(commands.start_and_wait(name_of(key)), timeout=60)
     if ended.exit != 0:
-        refused = _refused(foreign.last_words(ended.errors, 500))
-        raise Refusal(refused.kind, refused.message, refused.hint)
+        raise _refused(Refusal, foreign.last_words(ended.errors, 500))
 
 
 def tell_at_work() -> None:
@@ -95,8 +94,8 @@ def _quoted(word: str) -> str:
     return f'"{escaped}"'
 
 
-def _refused(why: str) -> Failure:
-    return Failure(
+def _refused(told: type[Told], why: str) -> Told:
+    return told(
         "no-guard",
         f"This host could not be set to go back by itself: {why}",
         "The service was not stopped. See whether systemd takes units here, and "

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Callable
 
-from blocks.supervisor import foreign, proc, processes, store, transactions
+from blocks.supervisor import foreign, proc, processes, scope, store, transactions
 from blocks.supervisor.arguments import ANSWER_STANDS
 from blocks.supervisor.failures import Failure, Refusal, Told
 from blocks.supervisor.handover import Handover
@@ -314,6 +314,7 @@ def _given_up(tries: int) -> dict[str, Any]:
     error = Failure(
         "interrupted",
         f"The operation was killed {tries} times before it had finished.",
-        "Look for what kills it (journalctl -u 'redeploy-op-*'), then use another name.",
+        f"Look for what kills it ({scope.by_hand('journalctl', '-u')} 'redeploy-op-*'), "
+        "then use another name.",
     )
     return {"state": "failed", "result": None, "error": error.document()}

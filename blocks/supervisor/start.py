@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from blocks.supervisor import commands, foreign, gpus, holders, processes, units
+from blocks.supervisor import commands, foreign, gpus, holders, processes, scope, units
 from blocks.supervisor.failures import Failure
 from blocks.supervisor.work import Work
 
@@ -86,7 +86,7 @@ def start(arguments: dict[str, Any], work: Work) -> dict[str, Any]:
         "start-refused",
         f"systemd took the order to start {unit} and had not launched it after "
         f"{_LAUNCH_SECONDS} s.",
-        "See `systemctl list-jobs`: another job may be in its way.",
+        f"See `{scope.by_hand('systemctl', 'list-jobs')}`: another job may be in its way.",
         unit=units.state(unit),
     )
 
@@ -194,7 +194,7 @@ def _require(unit: str) -> dict[str, Any]:
         raise Failure(
             "no-such-unit",
             f"systemd cannot load {unit}: LoadState={state['load_state']}.",
-            f"See `systemctl status {unit}`.",
+            f"See `{scope.by_hand('systemctl', 'status', unit)}`.",
             unit=state,
         )
     return state
@@ -206,5 +206,5 @@ def _systemctl(argv: commands.Argv, kind: str) -> None:
         raise Failure(
             kind,
             f"{' '.join(argv)} was refused: {foreign.last_words(ended.errors, 1000)}",
-            "See `systemctl status` of the unit.",
+            f"See `{scope.by_hand('systemctl', 'status')}` of the unit.",
         )

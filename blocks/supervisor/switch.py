@@ -13,7 +13,7 @@ import stat
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from blocks.supervisor import store
+from blocks.supervisor import scope, store
 from blocks.supervisor.failures import Failure
 from blocks.supervisor.ledger import LIVE, PREVIOUS, Ledger
 from blocks.supervisor.start import stop
@@ -222,7 +222,7 @@ def _not_done(paths: Paths, error: OSError) -> Failure:
     return Failure(
         "not-switched",
         f"The switch of {paths.live} was not carried out to its end: {error.strerror or error}.",
-        "Look at the file systems of the environment and of /var/lib/vllm-redeploy.",
+        f"Look at the file systems of the environment and of {scope.now().state}.",
         errno=error.errno,
     )
 
