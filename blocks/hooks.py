@@ -18,7 +18,7 @@ from pydantic import (
 )
 from pydantic_core import CoreSchema, core_schema
 
-from blocks.types import bearer_key
+from blocks.types import Number, bearer_key
 
 _HEADER_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
 _EITHER = "a hook has either a url (an HTTP call) or an argv (a command)"
@@ -102,7 +102,7 @@ class HttpHook(BaseModel):
     body: str | None = Field(
         None, max_length=100_000, title="Body", description="sent as it is; it holds no secrets"
     )
-    timeout_seconds: float = Field(
+    timeout_seconds: Number = Field(
         10, gt=0, le=300, title="Time-out", description="for one try, in seconds"
     )
 
@@ -134,7 +134,7 @@ class CommandHook(BaseModel):
     where: Literal["controller", "host"] = Field(
         "host", title="Where", description="on the service's host, as the user who logs in; or here"
     )
-    timeout_seconds: float = Field(
+    timeout_seconds: Number = Field(
         60, gt=0, le=3600, title="Time-out", description="for one try, in seconds"
     )
 

@@ -20,7 +20,7 @@ from tenacity import Retrying, retry_if_exception, stop_after_delay, wait_random
 
 from blocks import connections, sudo, tunnel
 from blocks.errors import CommandFailed, HostUnreachable, RedeployError, SudoRefused
-from blocks.types import AbsolutePath, HostAddress, Port, password
+from blocks.types import AbsolutePath, HostAddress, Number, Port, password
 
 _SUDO_SECONDS = 60.0
 
@@ -97,14 +97,14 @@ class Host(Block):
         title="User units",
         description="The services are the user's own ('systemctl --user'); nothing needs root.",
     )
-    connect_timeout_seconds: float = Field(
+    connect_timeout_seconds: Number = Field(
         default=10,
         gt=0,
         le=300,
         title="Connect time-out",
         description="Longest wait for connecting, the banner, the login and a channel, each.",
     )
-    link_patience_seconds: float = Field(
+    link_patience_seconds: Number = Field(
         default=120,
         ge=0,
         title="Patience with the link",

@@ -20,9 +20,11 @@ from blocks.types import (
     AbsolutePath,
     Glob,
     Kind,
+    Number,
     PackageName,
     Port,
     UnitName,
+    Whole,
     bearer_key,
     one_line,
 )
@@ -53,7 +55,7 @@ def _none_if_empty(value: object) -> object:
 
 
 ApiKey = Annotated[SecretStr | None, BeforeValidator(_none_if_empty), AfterValidator(bearer_key)]
-StageLimits = Annotated[dict[str, float], AfterValidator(_stages)]
+StageLimits = Annotated[dict[str, Number], AfterValidator(_stages)]
 CronText = Annotated[str, AfterValidator(_cron)]
 
 
@@ -66,10 +68,10 @@ class BenchmarkShape(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    num_prompts: int = Field(50, ge=1, le=10_000, description="requests")
-    input_len: int = Field(128, ge=1, le=1_000_000, description="prompt tokens a request")
-    output_len: int = Field(64, ge=2, le=1_000_000, description="generated tokens a request")
-    deadline_seconds: int = Field(
+    num_prompts: Whole = Field(50, ge=1, le=10_000, description="requests")
+    input_len: Whole = Field(128, ge=1, le=1_000_000, description="prompt tokens a request")
+    output_len: Whole = Field(64, ge=2, le=1_000_000, description="generated tokens a request")
+    deadline_seconds: Whole = Field(
         900, ge=5, le=3600, description="a benchmark that has not ended after this has failed"
     )
 
@@ -119,13 +121,13 @@ class Service(Block):
     debug_files: list[Glob] = Field(
         default_factory=list, max_length=100, description="dumps to remove, for example `/tmp/*.pt`"
     )
-    debug_file_age_seconds: int = Field(0, ge=0, description="younger dumps are kept")
+    debug_file_age_seconds: Whole = Field(0, ge=0, description="younger dumps are kept")
     forbidden_config_keys: list[Marker] = Field(
         default_factory=list,
         max_length=100,
         description="keys that the model's config.json must not have",
     )
-    start_deadline_seconds: int = Field(
+    start_deadline_seconds: Whole = Field(
         7200, ge=5, le=7 * 86_400, description="a start that does not serve after this has failed"
     )
     stage_limits: StageLimits = Field(
@@ -133,29 +135,31 @@ class Service(Block):
         description="the longest that single stages may take, in seconds, over the defaults: "
         '`{ "loading weights" = 5400 }`',
     )
-    stall_seconds: int = Field(
+    stall_seconds: Whole = Field(
         300,
         ge=5,
         le=86_400,
         description="no start counts as stalled before nothing has moved for so long",
     )
-    restarts_tolerated: int = Field(
+    restarts_tolerated: Whole = Field(
         0,
         ge=0,
         le=10,
         description="how often systemd may restart it on the way; more is a failed start",
     )
-    steady_seconds: int = Field(
+    steady_seconds: Whole = Field(
         10, ge=0, le=86_400, description="how long it has to serve without a restart to count"
     )
-    stop_timeout_seconds: int = Field(300, ge=1, le=86_400, description="how long a stop may take")
-    gpu_wait_seconds: int = Field(
+    stop_timeout_seconds: Whole = Field(
+        300, ge=1, le=86_400, description="how long a stop may take"
+    )
+    gpu_wait_seconds: Whole = Field(
         120,
         ge=0,
         le=86_400,
         description="how long to wait for this service's GPU memory before a start",
     )
-    grace_seconds: int = Field(
+    grace_seconds: Whole = Field(
         600,
         ge=1,
         le=86_400,
@@ -166,7 +170,7 @@ class Service(Block):
     undrain: OptionalHook = Field(
         None, description="puts it back into its router once it serves again"
     )
-    drain_deadline_seconds: int = Field(
+    drain_deadline_seconds: Whole = Field(
         120, ge=0, le=86_400, description="how long requests under way are waited for"
     )
     nightly: CronText | None = Field(

@@ -12,7 +12,7 @@ from enum import StrEnum
 from typing import Annotated, Any
 
 from packaging.utils import canonicalize_name
-from pydantic import AfterValidator, Field, SecretStr
+from pydantic import AfterValidator, BeforeValidator, Field, SecretStr
 
 UNIT_PATTERN = r"^[A-Za-z0-9:_.@\\-]+(\.service)?$"
 PACKAGE_PATTERN = r"^[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?$"
@@ -114,6 +114,13 @@ def bearer_key(value: SecretStr | None) -> SecretStr | None:
     return value
 
 
+def no_truth_value(value: object) -> object:
+    """Return what may be a number; `true` is not one, though Python counts it as 1."""
+    if isinstance(value, bool):
+        raise ValueError("this is a number, not true or false")
+    return value
+
+
 def password(value: SecretStr | None) -> SecretStr | None:
     """Return a password that is one line; what is wrong is said without showing it."""
     if value is not None and not value.get_secret_value().isprintable():
@@ -130,7 +137,9 @@ UnitName = Annotated[str, *_typed(unit_name, UNIT_PATTERN, "vllm-kimi-k25.servic
 AbsolutePath = Annotated[str, *_typed(absolute_path, PATH_PATTERN, "/opt/vllm/env")]
 PackageName = Annotated[str, *_typed(package_name, PACKAGE_PATTERN, "flashinfer-cubin")]
 HostAddress = Annotated[str, *_typed(host_address, None, "gpu-17.example.com")]
-Port = Annotated[int, Field(ge=1, le=65535, examples=[8000])]
+Whole = Annotated[int, BeforeValidator(no_truth_value)]
+Number = Annotated[float, BeforeValidator(no_truth_value)]
+Port = Annotated[int, Field(ge=1, le=65535, examples=[8000]), BeforeValidator(no_truth_value)]
 Glob = Annotated[str, *_typed(glob, PATH_PATTERN, "/tmp/*_debug_*.pt")]  # noqa: S108
 OneLine = Annotated[str, AfterValidator(one_line)]
 ServiceName = Annotated[str, *_typed(service_name, SERVICE_PATTERN, "kimi-k25")]

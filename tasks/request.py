@@ -5,7 +5,7 @@ from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from blocks.types import OneLine, ServiceName
+from blocks.types import OneLine, ServiceName, Whole
 
 PREVIOUS = "previous"
 """The target of a rollback; a redeploy refuses it."""
@@ -70,13 +70,13 @@ class Request(BaseModel):
         title="Reinstall anyway",
         description="Go on when the target is what is installed already.",
     )
-    attempts: int = Field(
+    attempts: Whole = Field(
         3, title="Attempts", ge=1, le=5, description="How many starts before the way back."
     )
     benchmark: bool = Field(
         True, title="Benchmark", description="Run `vllm bench serve` at the end."
     )
-    wait_minutes: int = Field(
+    wait_minutes: Whole = Field(
         0,
         title="Wait for the environment",
         ge=0,

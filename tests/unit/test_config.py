@@ -51,6 +51,10 @@ def test_a_service_knows_its_host(tmp_path: Path) -> None:
         (SERVICE + 'imports = ["vllm; import os"]\n', "services.kimi.imports"),
         (SERVICE + 'indexes = ["https://me:secret@index.example/simple"]\n', "credentials"),
         (SERVICE + 'debug_files = ["*.pt"]\n', "services.kimi.debug_files"),
+        (SERVICE + "grace_seconds = true\n", "services.kimi.grace_seconds"),
+        (SERVICE + 'stage_limits = { "loading weights" = true }\n', "services.kimi.stage_limits"),
+        (SERVICE + "[services.kimi.benchmark]\nnum_prompts = true\n", "benchmark.num_prompts"),
+        (HOST + "link_patience_seconds = true\n", "hosts.gpu01.link_patience_seconds"),
         (SERVICE + "[services.kimi.benchmark]\nprompts = 3\n", "services.kimi.benchmark.prompts"),
     ],
 )

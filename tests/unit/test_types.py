@@ -24,6 +24,8 @@ def accepted(kind: Any, value: object) -> Any:
         (types.Glob, "/var/d/*_debug_*.pt", "/var/d/*_debug_*.pt"),
         (types.ServiceName, "kimi-k25", "kimi-k25"),
         (types.Port, 8000, 8000),
+        (types.Whole, "600", 600),
+        (types.Number, 1, 1.0),
     ],
 )
 def test_accepted(kind: Any, given: object, meant: object) -> None:
@@ -51,6 +53,9 @@ def test_accepted(kind: Any, given: object, meant: object) -> None:
         (types.Glob, "/var/**/*.pt"),
         (types.ServiceName, "Kimi"),
         (types.Port, 0),
+        (types.Port, True),
+        (types.Whole, False),
+        (types.Number, True),
     ],
 )
 def test_refused(kind: Any, given: object) -> None:
