@@ -11,6 +11,7 @@ from datetime import datetime, timezone
 from typing import Any
 
 from blocks.supervisor import guard_unit, scope, store, transactions, units
+from blocks.supervisor.attempts import attempts
 from blocks.supervisor.decision import Act, Decision, Seen, Way, decide
 from blocks.supervisor.failures import Failure, Told
 from blocks.supervisor.guard_unit import GUARD
@@ -126,7 +127,8 @@ class Guard:
         result, words = RECORDS[act]
         if undertaken["back_to"] and act == "record-reverted":  # it went where it was to go
             result, words = "live", BACK
-        error = self._error(undertaken) if act == "record-down" else ""
+        way_back = transactions.revert_of(undertaken["holder"])
+        error = self._error(way_back) if act == "record-down" else ""
         draft = undertaken["record"]
         now = datetime.now(timezone.utc)
         said = words.format(
@@ -145,11 +147,12 @@ class Guard:
             "time": now.isoformat(timespec="seconds"),
             "result": result,
             "verdict": said,
+            "attempts": attempts(done, self._error, serves=act == "keep"),
         }
         self._ensure(undertaken, "record", {"record": record})
 
-    def _error(self, undertaken: dict[str, Any]) -> str:
-        answer = self._operations.answer(transactions.revert_of(undertaken["holder"]))
+    def _error(self, operation: str) -> str:
+        answer = self._operations.answer(operation)
         return str((answer["error"] or {}).get("message", ""))
 
     def _end(self, undertaken: dict[str, Any], *, keep_lock: bool = False) -> None:

@@ -63,8 +63,13 @@ class Desk:
         return [one["verb"] for one in self.asked]
 
     @property
+    def record(self) -> dict[str, Any]:
+        found: dict[str, Any] = self.asked[-1]["arguments"]["record"]
+        return found
+
+    @property
     def verdict(self) -> str:
-        return str(self.asked[-1]["arguments"]["record"]["verdict"])
+        return str(self.record["verdict"])
 
 
 class Site:
@@ -106,6 +111,7 @@ def test_one_that_serves_is_kept_and_asked_as_patiently_as_the_flow_asks(
     assert site.desk.verdict == (
         "Serving 2.0. The host has ended this redeploy by itself: nothing was heard of it for 60 s."
     )
+    assert site.desk.record["attempts"] == [{"number": 1, "outcome": "healthy"}]
 
 
 def test_a_flow_that_came_back_while_the_service_was_asked_is_left_alone(
