@@ -40,6 +40,9 @@ ModelName = Annotated[
 ]
 
 
+Window = Annotated[str, Field(pattern=r"^([01]\d|2[0-3]):[0-5]\d-([01]\d|2[0-3]):[0-5]\d$")]
+
+
 def _cron(value: str) -> str:
     CronSchedule(cron=value)
     return value
@@ -175,6 +178,11 @@ class Service(Block):
     )
     nightly: CronText | None = Field(
         None, description="when the nightly schedule redeploys it, as cron in UTC: `0 3 * * *`"
+    )
+    window: Window | None = Field(
+        None,
+        description="when the nightly schedule may redeploy it, in UTC: `22:00-05:00`; it does "
+        "nothing where it might not end within it, way back included",
     )
     benchmark: BenchmarkShape = Field(default_factory=lambda: BenchmarkShape.model_validate({}))
 

@@ -20,6 +20,8 @@ for command in (
     commands.plan,
     commands.rollback,
     commands.resume,
+    commands.hold,
+    commands.unhold,
     commands.status,
     commands.history,
     commands.diagnose,

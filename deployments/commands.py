@@ -1,6 +1,7 @@
 """The commands and their options. What they need is imported when they are called."""
 
 import sys
+from datetime import datetime
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -38,7 +39,7 @@ def run(
     service
         A service of the configuration.
     target
-        `nightly`, an exact version, or a commit.
+        `nightly`, `latest` (stable), an exact version, a commit, or a wheel: URL or path there.
     strategy
         When the service is stopped.
     skew
@@ -91,7 +92,7 @@ def plan(
     service
         A service of the configuration.
     target
-        `nightly`, an exact version, or a commit.
+        `nightly`, `latest` (stable), an exact version, a commit, or a wheel: URL or path there.
     skew
         What would happen when packages are out of step.
     """
@@ -127,6 +128,43 @@ def rollback(
     from deployments.follow import follow_rollback
 
     follow_rollback({"service": service, "reason": reason}, config, as_json=as_json)
+
+
+def hold(
+    service: str,
+    *,
+    until: datetime | None = None,
+    reason: str = "",
+    config: Config = None,
+) -> None:
+    """Put a service on hold: no redeploy of it begins, whoever asks. Going back stays possible.
+
+    Parameters
+    ----------
+    service
+        A service of the configuration.
+    until
+        When it ends by itself, `2026-12-24T06:00`, in UTC unless it has an offset; without it, by
+        `redeploy unhold`.
+    reason
+        Why; told to everybody who is refused.
+    """
+    from deployments.holding import hold as put_on_hold
+
+    put_on_hold(service, until, reason, config)
+
+
+def unhold(service: str, *, config: Config = None) -> None:
+    """End the hold of a service.
+
+    Parameters
+    ----------
+    service
+        A service of the configuration.
+    """
+    from deployments.holding import unhold as lift
+
+    lift(service, config)
 
 
 def status(service: str, *, config: Config = None, as_json: AsJson = False) -> None:

@@ -3,7 +3,7 @@
 import json
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from datetime import UTC, datetime
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +24,7 @@ from tasks.diagnose import JOURNAL_LINES, examine
 from tasks.diagnosis.symptoms import DeathKind
 from tasks.drain import is_out
 from tasks.facts import Facts
+from tasks.nightly import Hold
 from tasks.readiness import NotReady, Wanted, wait_until_ready
 from tasks.release import ReleaseRecord
 from tasks.snapshot import gpus_in_words
@@ -33,7 +34,7 @@ _PATIENCE_SECONDS = 5.0
 
 def status(name: str, config_file: Path | None, *, as_json: bool) -> None:
     """Show what is live, what holds the environment, and the last redeploy."""
-    with _asked(name, config_file) as (found, supervisor, lacks):
+    with looking_at(name, config_file) as (found, supervisor, lacks):
         facts = Facts.model_validate(supervisor.call("facts", found.location()))
         state = supervisor.call("status", {"environment": found.environment})
         serves = f"not asked: {lacks.message}" if lacks else how_it_serves(found, supervisor, facts)
@@ -64,14 +65,14 @@ def history(name: str, config_file: Path | None, *, as_json: bool) -> None:
 
 def records_of(name: str, config_file: Path | None) -> list[ReleaseRecord]:
     """Return the redeploys that the service's host remembers, newest first."""
-    with _asked(name, config_file) as (found, supervisor, _):
+    with looking_at(name, config_file) as (found, supervisor, _):
         answer = supervisor.call("history", {"environment": found.environment})
     return [ReleaseRecord.model_validate(one) for one in answer["releases"]]
 
 
 def diagnose(name: str, config_file: Path | None, *, as_json: bool) -> None:
     """Read a service's journal and host, and say why it does not run."""
-    with _asked(name, config_file) as (found, supervisor, _):
+    with looking_at(name, config_file) as (found, supervisor, _):
         facts = supervisor.call("facts", found.location())
         unit = facts["unit"]
         kind = how_it_stands(unit)
@@ -121,10 +122,15 @@ def how_it_stands(unit: Mapping[str, Any]) -> DeathKind:
 
 
 @contextmanager
-def _asked(
+def looking_at(
     name: str, config_file: Path | None
 ) -> Iterator[tuple[Service, Supervisor, SecretMissing | None]]:
-    """Give a service, its supervisor, and the secret that it lacks; an error is said."""
+    """Give a service of the configuration, its supervisor, and the secret that it lacks.
+
+    Args:
+        name: the service's.
+        config_file: the configuration; None: where settings say.
+    """
     with terminal.errors_told():
         service, lacks = config.load(config_file or Settings().config).to_look_at(name)
         supervisor = Supervisor(service.host)
@@ -160,16 +166,18 @@ def _status_rows(
     if live is not None:
         known = {True: "as it was recorded", False: "CHANGED since it was recorded"}
         changed = known.get(live["as_recorded"], "its files were not recorded")
-        yield "release", f"{_release(live)}, live since {_clock(live['since'])}, {changed}"
+        yield "release", f"{_release(live)}, live since {terminal.clock(live['since'])}, {changed}"
+    if state["hold"]:
+        yield "on hold", f"it {Hold.model_validate(state['hold']).in_words}"
     for one in state["folders"]:
         if one is not live:
             yield str(one["state"]), f"{one['path']}: {_release(one)}"
     for operation in state["running"]:
-        yield "running", f"{operation['operation']} since {_clock(operation['started'])}"
+        yield "running", f"{operation['operation']} since {terminal.clock(operation['started'])}"
     last = state.get("last_release")
     if last:
         ended = datetime.fromisoformat(last["time"]).timestamp()
-        yield "last redeploy", f"{_clock(ended)}: {last['verdict']}"
+        yield "last redeploy", f"{terminal.clock(ended)}: {last['verdict']}"
 
 
 def _release(folder: Mapping[str, Any]) -> str:
@@ -182,11 +190,7 @@ def _holders(
     for lock in state["locks"]:
         holder = lock["holder"]
         silent = ", which fell silent" if lock.get("dead") else ""
-        yield "held by", f"{lock['who']}: {lock['why']}, since {_clock(lock['since'])}"
+        yield "held by", f"{lock['who']}: {lock['why']}, since {terminal.clock(lock['since'])}"
         yield "", f"redeploy {holder}{silent}"
         yield from (("", said) for said in half_done.get(holder, []))
         yield "if it was cut off", terminal.go_on(holder)
-
-
-def _clock(seconds: float) -> str:
-    return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%d %H:%M:%S} UTC"

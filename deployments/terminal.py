@@ -5,6 +5,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from typing import NoReturn
 
 from rich import markup
@@ -146,6 +147,11 @@ def cut_off(name: str, run_id: str) -> None:
         highlight=False,
         soft_wrap=True,
     )
+
+
+def clock(seconds: float) -> str:
+    """Return a time, in seconds since 1970, as people write it."""
+    return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%d %H:%M:%S} UTC"
 
 
 def go_on(run_id: str) -> str:

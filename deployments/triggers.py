@@ -28,6 +28,7 @@ def deployments(services: Mapping[str, Service]) -> list[RunnerDeployment]:
         description="The newest nightly, every night, for the services that name a time.",
         schedules=[_night(name, one.nightly) for name, one in services.items() if one.nightly],
         tags=[TAG, "nightly"],
+        concurrency_limit=1,  # several services, one after another
     )
     back = rollback.to_deployment(
         BACK,
@@ -38,5 +39,10 @@ def deployments(services: Mapping[str, Service]) -> list[RunnerDeployment]:
 
 
 def _night(name: str, cron: str) -> Schedule:
-    request = {"service": name, "target": "nightly", "requested_by": "the nightly schedule"}
+    request = {
+        "service": name,
+        "target": "nightly",
+        "in_window": True,
+        "requested_by": "the nightly schedule",
+    }
     return Cron(cron, slug=name, parameters={"request": request})

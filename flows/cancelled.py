@@ -125,5 +125,5 @@ def _give_up(run: Redeployment) -> State[None]:
     if run.request.target == PREVIOUS:
         return refused(run, cancelled) if given_up(run) else back_by_hand(run)
     before = run.before = snapshot(run)
-    story = Story(before, make_plan(run, before))
+    story = Story(before, make_plan(run, before), cancelled=True)
     return give_up(run, story, cancelled)

@@ -23,7 +23,8 @@ from tasks.fix import fix, remedy_for
 from tasks.guard import guard
 from tasks.lock import acquire, lock, release
 from tasks.metrics import names_gone
-from tasks.plan import make_plan, nothing_to_do, plan_in_words
+from tasks.nightly import standing
+from tasks.plan import make_plan, plan_in_words, refuse_if
 from tasks.prove_old import prove_old
 from tasks.record import Story, record_if_possible
 from tasks.redeployment import Redeployment
@@ -68,10 +69,12 @@ def redeploy(request: Request) -> State[None]:
 def _redeploy(run: Redeployment) -> State[None]:
     before = run.before = snapshot(run)
     plan = make_plan(run, before)
+    stands = standing(run, plan)
     if run.request.plan_only:
-        return Completed(message=plan_in_words(plan, run.request, before), data=plan)
-    if nothing_to_do(plan, run.request):
-        return Completed(message=f"Nothing to do: {plan.after} is installed already.")
+        return Completed(message=plan_in_words(plan, run.request, before, stands), data=plan)
+    if stands.idle:
+        return Completed(message=stands.idle)
+    refuse_if(stands.barred)
     old = prove_old(run, before, plan)
     run.kind = old.kind
     story = Story(before, plan, old.metrics)

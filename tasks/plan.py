@@ -12,6 +12,7 @@ from tasks import report
 from tasks.artifacts import publish
 from tasks.errors import PlanRefused
 from tasks.facts import Facts
+from tasks.nightly import Standing
 from tasks.packages import versions
 from tasks.packages.diff import diff
 from tasks.packages.index import LATEST, NIGHTLY, Wheel, find_wheel, is_version, wheel_at
@@ -61,17 +62,12 @@ def make_plan(run: Redeployment, facts: Facts) -> Plan:
     return plan
 
 
-def nothing_to_do(plan: Plan, request: Request) -> bool:
-    """Tell whether the target is what is installed already, and nobody asks for it anew."""
-    return plan.before == plan.after and not request.reinstall
-
-
-def plan_in_words(plan: Plan, request: Request, facts: Facts) -> str:
+def plan_in_words(plan: Plan, request: Request, facts: Facts, standing: Standing) -> str:
     """Return what would happen to this plan, in a sentence."""
     planned = f"Planned: {plan.before} → {plan.after}."
-    if nothing_to_do(plan, request):
-        return f"{planned} That is installed already: a run would do nothing."
-    said = not_there_yet(request) or objection(plan, request, facts)
+    if standing.idle:
+        return f"{planned} A run would do nothing. {standing.idle}"
+    said = not_there_yet(request) or objection(plan, request, facts) or standing.barred
     return f"{planned} {WOULD_BE_REFUSED} {said}" if said else planned
 
 

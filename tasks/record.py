@@ -44,6 +44,7 @@ class Story:
     metrics_gone: list[str] = field(default_factory=list)
     drained: Drained = field(default_factory=Drained)
     benchmark: dict[str, Any] | None = None
+    cancelled: bool = False
 
     @property
     def tried(self) -> set[str]:
@@ -225,5 +226,6 @@ def _write_up(run: Redeployment, story: Story, result: Result, verdict: str) -> 
             "stopped_seconds": down_time(operations),
             "benchmark": story.benchmark,
             "previous": story.previous,
+            "cancelled": story.cancelled,
         }
     )

@@ -89,6 +89,7 @@ class ReleaseRecord(BaseModel):
     changes: PackageDiff
     repairs: list[Repair] = []
     unplanned: list[str] = []
+    cancelled: bool = False
     locked: int
     packages: int
     files_removed: list[str] = []

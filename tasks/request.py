@@ -83,6 +83,11 @@ class Request(BaseModel):
         le=24 * 60,
         description="How long to wait where another redeploy holds the environment; 0: refuse.",
     )
+    in_window: bool = Field(
+        False,
+        title="In the window only",
+        description="Do nothing where it would not end within the service's maintenance window.",
+    )
     reason: OneLine = Field(
         "", title="Reason", max_length=500, description="Why; kept in the record."
     )

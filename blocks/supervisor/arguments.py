@@ -62,6 +62,13 @@ READING: dict[str, Arguments] = {
     "recorded": {"operation": _need(v.operation)},
     "status": {"environment": _may(v.path)},
     "history": {"environment": _may(v.path)},
+    "keep": {
+        "environment": _need(v.path),
+        "who": _need(v.one_line),
+        "why": _need(v.one_line),
+        "until": _may(v.number(0, 1e11)),
+    },
+    "unkeep": {"environment": _need(v.path), "who": _need(v.one_line)},
     "lock": {
         "environment": _need(v.path),
         "holder": _need(v.operation),

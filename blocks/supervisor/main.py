@@ -16,6 +16,7 @@ from blocks.supervisor import (
     arguments,
     foreign,
     guard_unit,
+    holds,
     lingering,
     releases,
     scope,
@@ -85,6 +86,8 @@ class Supervisor:
             "history": lambda asked: {
                 "releases": releases.history(kept, asked["environment"]),
             },
+            "keep": lambda asked: holds.keep(kept, asked),
+            "unkeep": lambda asked: holds.unkeep(kept, asked),
             "lock": self._lock,
             "unlock": self._unlock,
         }
@@ -144,6 +147,7 @@ class Supervisor:
             ],
             "last_release": recorded[0] if recorded else None,
             "folders": folders,
+            "hold": environment and holds.now(self._store.root, environment),
         }
 
     def _lock(self, asked: dict[str, Any]) -> dict[str, Any]:

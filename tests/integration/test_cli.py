@@ -252,6 +252,32 @@ def test_diagnose_finds_why_a_service_crashes_again_and_again(
 
 
 @pytest.mark.host
+def test_a_service_on_hold_is_not_redeployed_whoever_asks(
+    terminal: Terminal, small_host: Scene
+) -> None:
+    scene = small_host.fresh()
+    before = on_host.unit(scene.host, scene.story.unit)
+    over = terminal.call("hold", "small", "--until", "2020-01-01T00:00")
+    assert (over.returncode, over.stdout) == (2, "")
+    _assert_one_sentence(over, "2020-01-01 00:00 UTC is over.")
+    held = terminal.call("hold", "small", "--until", "2099-01-01T00:00", "--reason", "a demo")
+    assert held.returncode == 0
+    said = "small is on hold until 2099-01-01 00:00 UTC: a demo"
+    assert said in held.stdout + held.stderr
+    assert "a demo" in terminal.call("status", "small").stdout
+    nightly = terminal.json("run", "small")
+    assert nightly["ok"] is True
+    assert nightly["verdict"].startswith(f"Nothing was done: {said}")
+    named = terminal.call("run", "small", "--target", scene.story.nightly.version)
+    assert named.returncode == 1
+    assert "Lift it: redeploy unhold small" in named.stdout + named.stderr
+    assert on_host.unit(scene.host, scene.story.unit) == before
+    assert on_host.locks(scene.host) == []
+    assert terminal.call("unhold", "small").returncode == 0
+    assert terminal.call("plan", "small").returncode == 0
+
+
+@pytest.mark.host
 def test_a_killed_run_goes_on_by_its_id_and_is_taken_back(
     small_host: Scene, tmp_path: Path
 ) -> None:

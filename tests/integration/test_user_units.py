@@ -85,17 +85,20 @@ def test_a_users_own_unit_goes_back_and_goes_live_by_the_flow_by_hand_and_by_its
     assert on_host.http(own.host, f"{own.url}/version") == {"version": own.story.old.version}
 
     story.clear_failure(own.host)
-    run = server.api.start(service=own.service)
+    ended = server.api.wait(server.api.start(service=own.service).id, seconds=60)
+    nightly = own.story.nightly.version
+    assert f"Nothing was done: {nightly} was rejected here" in str(ended.state.message)
+    run = server.api.start(service=own.service, target=nightly)
     ended = server.api.wait(run.id, seconds=90)
     assert ended.state.type == "COMPLETED", ended.state.message
     assert (result(own.host, run.id), left(own.host)) == ("live", [])
-    assert on_host.http(own.host, f"{own.url}/version") == {"version": own.story.nightly.version}
+    assert on_host.http(own.host, f"{own.url}/version") == {"version": nightly}
 
     said = as_user(own.host, ".local/bin/redeploy-supervisor", "--user", "rollback").strip()
     assert said == f"Rolled back to {own.story.old.version} by hand; serving."
     assert left(own.host) == []
 
-    run = server.api.start(service=own.service, benchmark=False)
+    run = server.api.start(service=own.service, target=nightly, benchmark=False)
     with on_host.following(own.host, f"{STATE}/operations.jsonl") as log:
         log.wait_for("started", "attempt-1/wait-healthy")
         server.kill(run.id)

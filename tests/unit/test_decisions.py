@@ -121,13 +121,6 @@ def test_an_older_nightly_is_refused_unless_it_is_named() -> None:
     assert planning.objection(older, wish(target=OLD), facts()) is None
 
 
-def test_what_is_installed_already_is_not_redeployed_unless_asked_for() -> None:
-    same = plan().model_copy(update={"before": NEW})
-    assert planning.nothing_to_do(same, wish())
-    assert not planning.nothing_to_do(same, wish(reinstall=True))
-    assert not planning.nothing_to_do(plan(), wish())
-
-
 @pytest.mark.parametrize(
     ("changes", "word"),
     [
