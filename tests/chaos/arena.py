@@ -62,12 +62,15 @@ class Arena:
                 settled(self.scene)
             finally:
                 heal(site)
-        return violations(self.scene) + self._unmet(cell)
+        return violations(self.scene) + self._index(cell)
 
-    def _unmet(self, cell: Cell) -> list[str]:
-        """Before the stop the index is needed, so its faults have to have been met there."""
-        needed = cell.phase == "before-stop" and cell.fault in ("index-gone", "corrupt-wheel")
-        return ["nobody met the fault"] if needed and not self.index.struck else []
+    def _index(self, cell: Cell) -> list[str]:
+        """Before the stop somebody has to meet a broken index, afterwards nobody may."""
+        if cell.fault not in ("index-gone", "corrupt-wheel"):
+            return []
+        if cell.phase == "before-stop":
+            return [] if self.index.struck else ["nobody met the fault"]
+        return ["the index was asked after the stop"] if self.index.struck else []
 
     def _strike(self, cell: Cell, site: Site) -> None:
         with on_host.following(self.scene.host) as log:

@@ -53,11 +53,16 @@ def _not_recorded(scene: Scene) -> Iterator[str]:
         if path != str(environment) and state not in ("previous", "rejected"):
             yield f"{path} is left over ({state})"
     record = _last_record(scene)
-    if record is not None:
-        expected = record["after"] if record["result"].startswith("live") else record["before"]
-        installed = on_host.packages(scene.host, str(environment))["vllm"]
-        if record["result"] == "down" or installed != expected:
-            yield f"the record says {record['result']!r}, and {installed} is installed"
+    installed = on_host.packages(scene.host, str(environment))["vllm"]
+    if record is None:
+        if installed == scene.story.nightly.version:
+            yield "the new release is live, and no record says so"
+        return
+    expected = record["after"] if record["result"].startswith("live") else record["before"]
+    if record["result"] == "down" or installed != expected:
+        yield f"the record says {record['result']!r}, and {installed} is installed"
+    if record.get("unplanned"):
+        yield f"the record says that {record['unplanned']} are not as planned"
 
 
 def _not_as_installed(scene: Scene) -> Iterator[str]:

@@ -21,7 +21,17 @@ LINE = '{"time": 1, "event": "%s", "operation": "r/stop", "verb": "stop", "holde
 LEDGER = f'{{"environment": "{ENVIRONMENT}", "folders": {{"1": {{"state": "live"}}}}}}'
 RECORD = '{"time": "2", "result": "%s", "after": "%s", "before": "%s"}'
 
+METADATA = f"{ENVIRONMENT}/lib/python3.11/site-packages/vllm-*.dist-info/METADATA"
+CLAIMS = "sed -i 's/^Version: .*/Version: %s/' " + METADATA
+UNPLANNED = f'{{"time": "2", "result": "live", "after": "{STORY.old.version}", "unplanned": ["a"]}}'
+
 PLANTED = {
+    "no record says so": (CLAIMS % STORY.nightly.version, CLAIMS % STORY.old.version),
+    "are not as planned": (
+        f"mkdir -p {REMEMBERED}/releases && echo {shlex.quote(UNPLANNED)} "
+        f"> {REMEMBERED}/releases/r.json",
+        f"rm -r {REMEMBERED}/releases",
+    ),
     "nobody answers": (f"systemctl stop {STORY.unit}", f"systemctl start {STORY.unit}"),
     "is not as its RECORD says": (
         f"echo >> {ENVIRONMENT}/lib/python3.11/site-packages/vllm/__init__.py",
