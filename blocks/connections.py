@@ -61,7 +61,7 @@ class NotSent(SSHException):  # type: ignore[misc]
 
 
 class WholeInput(Remote):  # type: ignore[misc]
-    """A runner that sends its input as fast as it is taken.
+    """A runner that sends its input, and takes output, as fast as the other side does.
 
     Invoke's own copies one character each 10 ms, as from a keyboard: minutes for a lock file.
     """
@@ -74,6 +74,9 @@ class WholeInput(Remote):  # type: ignore[misc]
             if hasattr(self, "channel"):
                 raise
             raise NotSent(str(error)) from error
+
+    def respond(self, buffer_: list[str]) -> None:
+        """Answer no prompt: invoke joins all output so far for that, with each piece of it."""
 
     def handle_stdin(self, input_: IO[bytes], output: IO[str], echo: bool = False) -> None:  # noqa: ARG002
         """Send what there is, then end the input."""

@@ -2,7 +2,7 @@
 
 import re
 import shlex
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 from urllib.parse import urlsplit, urlunsplit
 
 from prefect.types import SecretDict
@@ -15,12 +15,14 @@ from pydantic import (
     GetCoreSchemaHandler,
     GetJsonSchemaHandler,
     SecretStr,
+    model_validator,
 )
 from pydantic_core import CoreSchema, core_schema
 
 from blocks.types import Number, bearer_key
 
 _HEADER_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
+_OURS = frozenset(("host", "content-length", "transfer-encoding", "connection"))
 _EITHER = "a hook has either a url (an HTTP call) or an argv (a command)"
 
 
@@ -68,6 +70,8 @@ def _headers(value: SecretDict | None) -> SecretDict | None:
     if value is None:
         return None
     for name, one in value.get_secret_value().items():
+        if name.lower() in _OURS:
+            raise ValueError(f"the header {name} is not yours to set")
         if not _HEADER_NAME.fullmatch(name):
             raise ValueError("the name of a header is letters, digits and dashes")
         if not _header_value(one):
@@ -105,6 +109,13 @@ class HttpHook(BaseModel):
     timeout_seconds: Number = Field(
         10, gt=0, le=300, title="Time-out", description="for one try, in seconds"
     )
+
+    @model_validator(mode="after")
+    def _one_authorization(self) -> Self:
+        named = self.headers.get_secret_value() if self.headers else {}
+        if self.bearer and any(name.lower() == "authorization" for name in named):
+            raise ValueError("bearer is an Authorization header already")
+        return self
 
     def in_words(self) -> str:
         """Return what is called, for people: without headers, body and query."""

@@ -68,17 +68,19 @@ def _tell(
     as_json: bool,
 ) -> NoReturn:
     begun = [request.resume] if request.resume else []
+    drains = False
     noted = flow.with_options(on_running=[lambda _, run, __: begun.append(str(run.id))])
     try:
         with terminal.errors_told():
             configuration = config.load(config_file or Settings().config)
             service = configuration.service(request.service)
+            drains = service.drain is not None
             terminal.notice("Starting Prefect …")
             with an_api(), terminal.told(quiet=as_json) as lines:
                 config.save(configuration)
                 state = noted(**asked, return_state=True)
     except KeyboardInterrupt:
-        terminal.interrupted(request.service, begun[0] if begun else None)
+        terminal.interrupted(request.service, begun[0] if begun else None, drains=drains)
         raise SystemExit(130) from None
     outcome = Outcome(
         id=request.resume or str(state.state_details.flow_run_id),

@@ -8,12 +8,14 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import NoReturn
 
+from pydantic import ValidationError
 from rich import markup
 from rich.console import Console
 from rich.panel import Panel
 from rich.table import Column, Table
 
 from blocks.errors import ConfigurationError, RedeployError
+from blocks.settings import Settings
 from tasks.live import LIVE
 from tasks.markdown import clean
 from tasks.packages.diff import PackageDiff
@@ -45,11 +47,24 @@ def notice(message: str) -> None:
 
 @contextmanager
 def errors_told() -> Iterator[None]:
-    """Say an error that ends the block as a sentence, and leave."""
+    """Say an error that ends the block as a sentence, and leave; a wrong setting is one."""
     try:
+        _require_settings()
         yield
     except RedeployError as error:
         give_up(error)
+
+
+def _require_settings() -> None:
+    try:
+        Settings()
+    except ValidationError as error:
+        first = error.errors()[0]
+        name = f"{Settings.model_config.get('env_prefix', '')}{first['loc'][0]}".upper()
+        raise ConfigurationError(
+            f"{name}={str(first['input'])[:80]} will not do: {first['msg']}.",
+            "Correct the setting.",
+        ) from error
 
 
 class _LiveLine(logging.Handler):
@@ -121,19 +136,22 @@ def told(*, quiet: bool) -> Iterator[Lines]:
             logger.removeHandler(handler)
 
 
-def interrupted(service: str, run_id: str | None) -> None:
+def interrupted(service: str, run_id: str | None, *, drains: bool) -> None:
     """Say what holds after Ctrl-C.
 
     Args:
         service: the service's name.
         run_id: the redeploy's id; None: it was not begun.
+        drains: whether it takes the service out of a router, which its host cannot put back.
     """
     if run_id is None:
         err.print("[bold]Interrupted[/] before anything was done.", highlight=False)
         return
+    out_of = " If it was drained, it is STILL DRAINED: going on puts it back." if drains else ""
     err.print(
         "[bold]Interrupted.[/] The host finishes the operation under way. When it hears nothing "
-        "more for grace_seconds it ends this by itself, on a release that serves. "
+        "more for grace_seconds it ends this by itself, on a release that serves."
+        f"{out_of} "
         f"Look: redeploy status {service}. Go on: {go_on(run_id)}",
         highlight=False,
         soft_wrap=True,

@@ -3,7 +3,7 @@
 from prefect.client.schemas.objects import State
 from prefect.states import Completed, Failed
 
-from tasks.record import already_ended
+from tasks.record import already_ended, no_longer_drained
 from tasks.redeployment import Redeployment
 from tasks.undrain import put_back
 
@@ -18,6 +18,7 @@ def ended_before(run: Redeployment) -> State[None] | None:
     if ended is None:
         return None
     drained = put_back(run, serving=ended.result != "down")
-    message = f"This redeploy ended at {ended.time}: {ended.verdict} {drained}".strip()
+    verdict = ended.verdict if drained else no_longer_drained(run, ended)
+    message = f"This redeploy ended at {ended.time}: {verdict} {drained}".strip()
     good = ended.result == "live" and not drained
     return Completed(message=message) if good else Failed(message=message)

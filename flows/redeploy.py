@@ -19,12 +19,14 @@ from tasks.diagnose import find_cause
 from tasks.drain import drain
 from tasks.earlier_starts import present_start
 from tasks.errors import PlanRefused, StepFailed
+from tasks.facts import Facts
 from tasks.fix import fix, remedy_for
 from tasks.guard import guard
 from tasks.lock import acquire, lock, release
 from tasks.metrics import names_gone
-from tasks.nightly import standing
-from tasks.plan import make_plan, plan_in_words, refuse_if
+from tasks.nightly import Standing, standing
+from tasks.plan import WOULD_BE_REFUSED, make_plan, plan_in_words, refuse_if
+from tasks.planned import Plan
 from tasks.prove_old import prove_old
 from tasks.record import Story, record_if_possible
 from tasks.redeployment import Redeployment
@@ -71,7 +73,7 @@ def _redeploy(run: Redeployment) -> State[None]:
     plan = make_plan(run, before)
     stands = standing(run, plan)
     if run.request.plan_only:
-        return Completed(message=plan_in_words(plan, run.request, before, stands), data=plan)
+        return Completed(message=_foreseen(run, before, plan, stands), data=plan)
     if stands.idle:
         return Completed(message=stands.idle)
     refuse_if(stands.barred)
@@ -93,6 +95,18 @@ def _redeploy(run: Redeployment) -> State[None]:
         raise
     except Exception as failure:
         return give_up(run, story, failure)
+
+
+def _foreseen(run: Redeployment, before: Facts, plan: Plan, stands: Standing) -> str:
+    """Return what would become of the plan; the running release is asked as a run would."""
+    said = plan_in_words(plan, run.request, before, stands)
+    if stands.idle or WOULD_BE_REFUSED in said:
+        return said
+    try:
+        prove_old(run, before, plan)
+    except PlanRefused as refusal:
+        return f"{said} {WOULD_BE_REFUSED} {refusal}"
+    return said
 
 
 def _stage(run: Redeployment, story: Story) -> Staged:

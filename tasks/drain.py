@@ -8,7 +8,8 @@ from collections.abc import Callable
 import httpx
 from pydantic import BaseModel
 
-from tasks.hooks import call_for, start_of
+from tasks import web
+from tasks.hooks import call_for
 from tasks.redeployment import Redeployment
 from tasks.startup import metrics
 from tasks.steps import step
@@ -19,7 +20,6 @@ _IDLE_READINGS = 2
 _TRIES = 3
 _FIRST_PAUSE, _LONGEST_PAUSE, _GROWTH = 0.5, 5.0, 1.5
 _REQUEST_SECONDS = 5.0
-_MOST_BYTES = 16_000_000
 
 
 class Drained(BaseModel):
@@ -147,19 +147,13 @@ def wait_until_idle(
 
 def _read(run: Redeployment, url: str) -> int:
     try:
-        with (
-            httpx.Client(timeout=_REQUEST_SECONDS, trust_env=False) as client,
-            client.stream("GET", url) as response,
-        ):
-            status = response.status_code
-            deadline = time.monotonic() + _REQUEST_SECONDS
-            text = start_of(response, _MOST_BYTES, deadline).decode(errors="replace")
+        page = web.ask(url, seconds=_REQUEST_SECONDS)
     except httpx.TransportError as error:
         _prove_link(run)
         raise Unreadable(f"/metrics does not answer ({type(error).__name__})") from error
-    if status != httpx.codes.OK:
-        raise Unreadable(f"/metrics answers {status}")
-    return requests_in(text)
+    if page.status != httpx.codes.OK:
+        raise Unreadable(f"/metrics answers {page.status}")
+    return requests_in(page.text)
 
 
 def _prove_link(run: Redeployment) -> None:

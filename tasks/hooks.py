@@ -9,7 +9,6 @@ import signal
 import ssl
 import subprocess
 import tempfile
-import time
 from contextlib import suppress
 from typing import IO
 
@@ -20,6 +19,7 @@ from tenacity.wait import wait_base
 from blocks.errors import CommandFailed, RedeployError
 from blocks.hooks import CommandHook, Hook, HttpHook
 from blocks.host import Host
+from tasks import web
 from tasks.errors import StepFailed
 from tasks.markdown import clean
 
@@ -96,33 +96,27 @@ def _http(hook: HttpHook) -> None:
     # certificates are trusted (and SSL_CERT_FILE's), since routers often have a private CA.
     trusted = ssl.create_default_context()
     headers = {"Accept-Encoding": "identity", **hook.all_headers()}
-    deadline = time.monotonic() + hook.timeout_seconds
     try:
-        with (
-            httpx.Client(timeout=hook.timeout_seconds, trust_env=False, verify=trusted) as client,
-            client.stream(hook.method, hook.url, headers=headers, content=hook.body) as response,
-        ):
-            if response.is_success:
-                return
-            answer = start_of(response, _KEPT_BYTES, deadline).decode(errors="replace")
-            status = response.status_code
+        page = web.ask(
+            hook.url,
+            method=hook.method,
+            seconds=hook.timeout_seconds,
+            headers=headers,
+            content=hook.body,
+            trusted=trusted,
+            most=_KEPT_BYTES,
+            partly=True,  # the status says it all
+        )
     except (httpx.HTTPError, httpx.InvalidURL) as error:
         ours = isinstance(error, httpx.LocalProtocolError)  # its text shows our headers
         passing = isinstance(error, httpx.TransportError) and not ours
         why = type(error).__name__ if ours else f"{type(error).__name__}: {error}"
         raise _failed(hook, "got no answer", why, passing=passing) from None
+    status = page.status
+    if httpx.codes.is_success(status):
+        return
     passing = status >= 500 or status == _TOO_MANY_REQUESTS
-    raise _failed(hook, f"was answered with status {status}", answer, passing=passing)
-
-
-def start_of(response: httpx.Response, most: int, deadline: float) -> bytes:
-    """Return the first bytes of an answer, and what came of them until the deadline."""
-    found = b""
-    for chunk in response.iter_bytes(_KEPT_BYTES):
-        found += chunk
-        if len(found) >= most or time.monotonic() > deadline:
-            break
-    return found[:most]
+    raise _failed(hook, f"was answered with status {status}", page.text, passing=passing)
 
 
 def _on_host(hook: CommandHook, host: Host) -> None:

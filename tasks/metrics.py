@@ -2,6 +2,7 @@
 
 import httpx
 
+from tasks import web
 from tasks.artifacts import best_effort
 from tasks.redeployment import Redeployment
 from tasks.startup.metrics import Metrics, heartbeat, parse, vanished
@@ -12,10 +13,10 @@ _SECONDS = 10.0
 def read(base_url: str) -> Metrics | None:
     """Return the service's metrics, or None where they cannot be had."""
     try:
-        response = httpx.get(f"{base_url}/metrics", timeout=_SECONDS, trust_env=False)
+        page = web.ask(f"{base_url}/metrics", seconds=_SECONDS)
     except httpx.HTTPError:
         return None
-    return parse(response.text) if response.status_code == 200 else None
+    return parse(page.text) if page.status == httpx.codes.OK and page.whole else None
 
 
 def beat(before: Metrics | None, after: Metrics | None, *, asked: bool = False) -> str:

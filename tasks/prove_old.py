@@ -3,8 +3,6 @@
 A wrong port or model name would make the new release look broken, and the way back as well.
 """
 
-from typing import Any
-
 from pydantic import BaseModel
 
 from blocks.types import Kind
@@ -15,7 +13,7 @@ from tasks.planned import Plan
 from tasks.policies import seconds_for
 from tasks.redeployment import Redeployment
 from tasks.steps import step
-from tasks.wait_healthy import LOOPBACK, ask, standing
+from tasks.wait_healthy import LOOPBACK, ask, in_words, standing
 
 _REMEMBERED = "old"
 _NO_DRIVER = "no NVIDIA driver"
@@ -53,7 +51,8 @@ def prove_old(run: Redeployment, before: Facts, plan: Plan) -> Old:
     stands = standing(run, before.unit.invocation_id, before.unit.n_restarts)
     if stands["others"]:
         raise PlanRefused(
-            f"Another process listens in place of {run.service.unit}: {_named(stands['others'])}. "
+            f"Another process listens in place of {run.service.unit}: "
+            f"{in_words(stands['others'])}. "
             "It would answer for the new release as well. The service was not stopped.",
             hint="See what it is and end it.",
         )
@@ -119,7 +118,3 @@ def _remembered(run: Redeployment, old: Old) -> Old:
     document = {"document": old.model_dump(mode="json")}
     kept = run.do("prove-old", "remember", document, operation=_REMEMBERED)
     return Old.model_validate(kept["document"])
-
-
-def _named(holders: list[dict[str, Any]]) -> str:
-    return ", ".join(f"{one['pid']} ({one['command']}) on {one['address']}" for one in holders)

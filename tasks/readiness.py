@@ -12,10 +12,12 @@ from tenacity.stop import stop_base
 
 from blocks.settings import Settings
 from blocks.types import Kind
+from tasks import web
 from tasks.probes import NOT_THIS_KIND, Probe, to_try
 from tasks.startup.builds import same_build
 
 _PAGE_SECONDS = 30.0
+_SHOWN = 80
 _PASSING = (httpx.TimeoutException, httpx.NetworkError, httpx.RemoteProtocolError)
 
 
@@ -58,10 +60,37 @@ class _Patience(stop_base):
     def __call__(self, retry_state: RetryCallState) -> bool:
         """Tell whether to give up."""
         if isinstance(_error(retry_state), httpx.TransportError):
-            asked = time.monotonic()
-            self._link()
-            self._end += time.monotonic() - asked
+            self.prove_link()
         return time.monotonic() > self._end
+
+    def prove_link(self) -> None:
+        """Prove the link, and that it is still the service that is asked."""
+        asked = time.monotonic()
+        self._link()
+        self._end += time.monotonic() - asked
+
+
+class _Service:
+    """The service that is asked."""
+
+    def __init__(
+        self, base_url: str, wanted: Wanted, patience: float, prove: Callable[[], object]
+    ) -> None:
+        key = wanted.api_key
+        self._base_url, self._patience, self._prove = base_url, patience, prove
+        self._headers = {"Authorization": f"Bearer {key.get_secret_value()}"} if key else {}
+
+    def get(self, path: str) -> web.Page:
+        """Return a page."""
+        return self._ask(path, seconds=min(_PAGE_SECONDS, self._patience))
+
+    def post(self, path: str, question: object) -> web.Page:
+        """Return the answer to a question; a busy service may take all the time there is."""
+        return self._ask(path, method="POST", json=question, seconds=self._patience)
+
+    def _ask(self, path: str, **more: Any) -> web.Page:
+        url = f"{self._base_url}{path}"
+        return web.ask(url, headers=self._headers, meanwhile=self._prove, **more)
 
 
 def wait_until_ready(
@@ -76,7 +105,8 @@ def wait_until_ready(
     Args:
         base_url: where the service is reached from here.
         wanted: what it has to be.
-        link: proves the link to the host, waiting for it as long as the host's patience goes.
+        link: proves the link to the host, waiting for it as long as the host's patience goes, and
+            raises NotReady where it is no longer this service that is asked.
         patience: how long to ask, in seconds; None: as the settings say.
 
     Raises:
@@ -84,23 +114,17 @@ def wait_until_ready(
         NotReady: it did not become ready in time, or answers with another version, or not sanely.
     """
     patience = patience or Settings().ready_patience_seconds
-    key = wanted.api_key
-    with httpx.Client(
-        base_url=base_url,
-        headers={"Authorization": f"Bearer {key.get_secret_value()}"} if key else {},
-        timeout=httpx.Timeout(min(_PAGE_SECONDS, patience), read=patience),
-        trust_env=False,
-    ) as client:
-        again = Retrying(
-            retry=retry_if_exception_type((_NotYet, *_PASSING)),
-            wait=wait_exponential_jitter(multiplier=0.2, max=5),
-            stop=_Patience(patience, link),
-            retry_error_callback=_give_up,
-        )
-        try:
-            return again(_check, client, wanted)
-        except httpx.HTTPError as error:  # its text may hold a header, and so the key
-            raise NotReady(f"it cannot be asked: {type(error).__name__}") from None
+    time_left = _Patience(patience, link)
+    again = Retrying(
+        retry=retry_if_exception_type((_NotYet, *_PASSING)),
+        wait=wait_exponential_jitter(multiplier=0.2, max=5),
+        stop=time_left,
+        retry_error_callback=_give_up,
+    )
+    try:
+        return again(_check, _Service(base_url, wanted, patience, time_left.prove_link), wanted)
+    except httpx.HTTPError as error:  # its text may hold a header, and so the key
+        raise NotReady(f"it cannot be asked: {type(error).__name__}") from None
 
 
 def _give_up(state: RetryCallState) -> Kind:
@@ -120,23 +144,23 @@ def _error(state: RetryCallState) -> BaseException | None:
     return state.outcome.exception() if state.outcome else None
 
 
-def _check(client: httpx.Client, wanted: Wanted) -> Kind:
-    _ok(client.get("/health"), "/health")
-    running = str(_json(client.get("/version"), "/version").get("version", ""))
+def _check(service: _Service, wanted: Wanted) -> Kind:
+    _ok(service.get("/health"), "/health")
+    running = str(_json(service.get("/version"), "/version").get("version", ""))
     if not same_build(running, wanted.version):
         raise NotReady(f"/version says {running!r}, not {wanted.version!r}")
-    listed = _listed(_json(client.get("/v1/models"), "/v1/models"))
+    listed = _listed(_json(service.get("/v1/models"), "/v1/models"))
     if not listed or (wanted.model is not None and wanted.model not in listed):
         raise NotReady(f"/v1/models lists {listed}, not {wanted.model!r}")
-    return _question(client, wanted.model or listed[0], wanted.kind)
+    return _question(service, wanted.model or listed[0], wanted.kind)
 
 
-def _question(client: httpx.Client, model: str, kind: Kind) -> Kind:
+def _question(service: _Service, model: str, kind: Kind) -> Kind:
     """Ask a question of the service's kind, or of each kind in turn; return the one it answers."""
     refusals = []
     for probe in to_try(kind):
         try:
-            _ask(client, model, probe)
+            _ask(service, model, probe)
         except _NotThisKind as refusal:
             refusals.append(str(refusal))
         else:
@@ -144,11 +168,15 @@ def _question(client: httpx.Client, model: str, kind: Kind) -> Kind:
     raise NotReady("; ".join(refusals))
 
 
-def _ask(client: httpx.Client, model: str, probe: Probe) -> None:
-    response = client.post(probe.path, json={"model": model, **probe.body})
-    if response.status_code in NOT_THIS_KIND:
-        raise _NotThisKind(f"{probe.path} answers {response.status_code}")
-    problem = probe.judge(_json(response, probe.path))
+def _ask(service: _Service, model: str, probe: Probe) -> None:
+    answer = service.post(probe.path, {"model": model, **probe.body})
+    if answer.status in NOT_THIS_KIND:
+        raise _NotThisKind(f"{probe.path} answers {answer.status}")
+    page = _json(answer, probe.path)
+    try:
+        problem = probe.judge(page)
+    except OverflowError:
+        problem = "a number beyond all measure"
     if problem:
         raise NotReady(f"{probe.path}: {problem.rstrip('.')}")
 
@@ -160,19 +188,19 @@ def _listed(page: dict[str, Any]) -> list[str]:
     return [str(one["id"]) for one in entries if isinstance(one, dict) and "id" in one]
 
 
-def _json(response: httpx.Response, path: str) -> dict[str, Any]:
+def _json(answer: web.Page, path: str) -> dict[str, Any]:
     try:
-        page = _ok(response, path).json()
+        page = _ok(answer, path).json()
     except ValueError as error:
-        raise NotReady(f"{path} does not answer in JSON") from error
+        raise NotReady(f"{path} does not answer in JSON: {str(error)[:_SHOWN]}") from error
     if not isinstance(page, dict):
         raise NotReady(f"{path} does not answer with an object")
     return page
 
 
-def _ok(response: httpx.Response, path: str) -> httpx.Response:
-    if response.status_code >= 500:
-        raise _NotYet(f"{path} answers {response.status_code}")
-    if response.status_code != 200:
-        raise NotReady(f"{path} answers {response.status_code}")
-    return response
+def _ok(answer: web.Page, path: str) -> web.Page:
+    if answer.status >= 500 or answer.status == httpx.codes.TOO_MANY_REQUESTS:
+        raise _NotYet(f"{path} answers {answer.status}")
+    if answer.status != httpx.codes.OK:
+        raise NotReady(f"{path} answers {answer.status}")
+    return answer

@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from blocks.errors import HostError, StillRunning
+from blocks.supervisor.transactions import STILL_DRAINED
 from tasks import report
 from tasks.artifacts import publish
 from tasks.cleanup import Cleaned
@@ -118,6 +119,20 @@ def already_ended(run: Redeployment) -> ReleaseRecord | None:
     found = run.supervisor.call("history", {"environment": run.service.environment})
     mine = [one for one in found["releases"] if one["id"] == run.id]
     return ReleaseRecord.model_validate(mine[0]) if mine else None
+
+
+def no_longer_drained(run: Redeployment, ended: ReleaseRecord) -> str:
+    """Return the verdict of a run that its host has ended, once it is back in its router.
+
+    Where the host said that it is still out, that is no longer so, and is recorded.
+    """
+    said, still, _ = ended.verdict.partition(STILL_DRAINED)
+    if not still:
+        return ended.verdict
+    verdict = f"{said.rstrip()} It is back in its router."
+    document = ended.model_copy(update={"verdict": verdict}).model_dump(mode="json")
+    run.do("record", "record", {"record": document}, operation="record-undrained")
+    return verdict
 
 
 def record_if_possible(run: Redeployment, story: Story, result: Result, verdict: str) -> str:

@@ -224,11 +224,18 @@ def standing(run: Redeployment, invocation: str | None, restarts: int) -> dict[s
     return run.supervisor.call("alive", asked)
 
 
+def in_words(others: list[dict[str, Any]]) -> str:
+    """Return who else listens on the service's port."""
+    return ", ".join(f"{one['pid']} ({one['command']}) on {one['address']}" for one in others)
+
+
 def _lives(run: Redeployment, launched: Launched | None) -> None:
-    """Prove the link to the host, and that the start has not died meanwhile."""
+    """Prove the link to the host, and that the start lives and nobody listens in its place."""
     if launched is None:
         run.supervisor.call("version", {})
         return
-    died = standing(run, launched.invocation, launched.restarts)["died"]
-    if died:
-        raise NotReady(f"it has {died}")
+    stands = standing(run, launched.invocation, launched.restarts)
+    if stands["died"]:
+        raise NotReady(f"it has {stands['died']}")
+    if stands["others"]:
+        raise NotReady(f"another process listens in its place: {in_words(stands['others'])}")

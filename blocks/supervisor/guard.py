@@ -42,7 +42,7 @@ RECORDS: dict[Act, tuple[str, str]] = {
         "{error}",
     ),
 }
-DRAINED = " STILL DRAINED until it is gone on with (redeploy resume {holder})."
+DRAINED = f" {transactions.STILL_DRAINED} (redeploy resume {{holder}})."
 BACK = "Rolled back to {after}; serving. Nothing was heard of it for {grace:g} s."
 
 

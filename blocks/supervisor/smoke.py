@@ -103,7 +103,7 @@ def _told(path: str, answer: talk.Answer, *keys: str | int) -> str:
         value: Any = json.loads(answer.body)
         for key in keys:
             value = value[key]
-    except (ValueError, LookupError, TypeError):
+    except (ValueError, LookupError, TypeError, RecursionError):
         raise _NotYet(f"{path} does not say what it should") from None
     return str(value)
 

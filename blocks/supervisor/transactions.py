@@ -21,6 +21,8 @@ ENDS_OTHERS = (REVERT, DISCARD)
 """What ends all that still runs of its redeploy, before it begins."""
 STOPS = ("stop", "swap", REVERT)
 """The verbs that stop a service."""
+STILL_DRAINED = "STILL DRAINED until it is gone on with"
+"""What the host's verdict holds where a service was not put back into its router."""
 ALWAYS = frozenset(
     (REVERT, "remember", "record", "facts", "journal", "resolve", "verify", DISCARD, "prune")
 )

@@ -68,6 +68,11 @@ def python(code: str, where: str = "controller", **more: Any) -> CommandHook:
         ({"url": "http://router", "headers": {"X Y": SECRET}}, "name of a header"),
         ({"url": "http://router", "headers": {"X": f"{SECRET}\nY: z"}}, "not one line"),
         ({"url": "http://router", "headers": {"X": 3}}, "not one line"),
+        ({"url": "http://router", "headers": {"Content-length": "1"}}, "not yours to set"),
+        (
+            {"url": "http://router", "bearer": SECRET, "headers": {"authorization": "Basic x"}},
+            "an Authorization header already",
+        ),
         ({"argv": []}, "at least 1"),
         ({"argv": ["x"] * 65}, "at most 64"),
         ({"argv": ["echo", "a\nb"]}, "one printable line"),

@@ -11,8 +11,8 @@ from tasks.packages.versions import commit_delta
 from tasks.planned import Plan
 from tasks.release import ReleaseRecord, StartRecord
 from tasks.request import Request
+from tests.unit.records import NEW, OLD, record
 
-OLD, NEW = "0.16.0rc2.dev313+g662205d34", "0.16.0rc2.dev344+gea5f903f8"
 NOW = datetime(2026, 12, 3, 1, 0, tzinfo=UTC)
 HOLD = Hold(who="ann", why="a demo is on", since=0, until=1796256000)
 
@@ -28,24 +28,6 @@ def plan(before: str = OLD) -> Plan:
         delta=commit_delta(before, NEW),
         skews=[],
     )
-
-
-def record(**changes: Any) -> ReleaseRecord:
-    given: dict[str, Any] = {
-        **dict.fromkeys(("id", "service", "host", "unit", "environment", "distribution"), "x"),
-        **dict.fromkeys(("strategy", "skew", "who", "why"), "x"),
-        "time": "2026-12-02T03:10:00+00:00",
-        "target": "nightly",
-        "result": "rolled back",
-        "verdict": "Rolled back; serving. It crashed.",
-        "before": OLD,
-        "after": NEW,
-        "delta": commit_delta(OLD, NEW),
-        "changes": diff({}, {}, []),
-        "locked": 1,
-        "packages": 1,
-    }
-    return ReleaseRecord.model_validate({**given, **changes})
 
 
 def judge(known: Known, window: str | None = None, before: str = OLD, **wish: Any) -> str:
