@@ -45,7 +45,7 @@ def run(
     skew
         What happens when packages are out of step.
     reinstall
-        Go on when the target is what is installed already.
+        Go on when the target is what is installed already, or a nightly that was rejected here.
     even_if_broken
         Go on although the running release does not serve as configured.
     attempts

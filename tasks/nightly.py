@@ -76,7 +76,7 @@ def judged(
     held = f"{request.service} {known.hold.in_words}." if known.hold else None
     if request.target != NIGHTLY:
         return Standing(barred=held and f"{held} Lift it: redeploy unhold {request.service}")
-    why = held or _unwanted(known, plan.after)
+    why = held or (None if request.reinstall else _unwanted(known, plan.after))
     if why is None and window and request.in_window:
         why = too_late(now, window, worst_case(known.records, request.attempts))
     return Standing(idle=why and f"Nothing was done: {why}")
@@ -88,7 +88,7 @@ def _unwanted(known: Known, version: str) -> str | None:
         return None
     return (
         f"{version} was rejected here at {bad.time}: {bad.verdict} "
-        "To try it again, name it as the target."
+        "To try it again, name it as the target, or reinstall."
     )
 
 

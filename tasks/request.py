@@ -68,7 +68,8 @@ class Request(BaseModel):
     reinstall: bool = Field(
         False,
         title="Reinstall anyway",
-        description="Go on when the target is what is installed already.",
+        description="Go on when the target is what is installed already, or a nightly that was "
+        "rejected here.",
     )
     attempts: Whole = Field(
         3, title="Attempts", ge=1, le=5, description="How many starts before the way back."

@@ -91,7 +91,7 @@ def _fail(server: Serving, scene: Scene, kind: str, stage: str) -> Ended:
     nightly = scene.story.nightly.version
     story.set_failure(scene.host, kind, stage, version=nightly, after_seconds=0.5)
     try:
-        run = redeploy(server, service=scene.service, benchmark=stage == "serving")
+        run = redeploy(server, service=scene.service, benchmark=stage == "serving", reinstall=True)
         return _look(server, scene, run)
     finally:
         story.clear_failure(scene.host)

@@ -104,7 +104,7 @@ def test_without_a_failure_the_same_host_is_redeployed(
 ) -> None:
     failing.all_over()
     scene = pair[0]
-    run = redeploy(server, service=scene.service, benchmark=False)
+    run = redeploy(server, service=scene.service, benchmark=False, reinstall=True)
     assert run.state.type == "COMPLETED"
     installed = on_host.packages(scene.host, scene.story.environment)
     assert installed["vllm"] == scene.story.nightly.version

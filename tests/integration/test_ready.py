@@ -48,7 +48,7 @@ def test_a_service_that_only_looks_ready_is_not_kept(
 ) -> None:
     story.set_failure(scene.host, kind, "serving", version=scene.story.nightly.version)
     try:
-        run = redeploy(server, service=scene.service, benchmark=False)
+        run = redeploy(server, service=scene.service, benchmark=False, reinstall=True)
     finally:
         story.clear_failure(scene.host)
     assert run.state.type == "FAILED"
@@ -115,7 +115,7 @@ def _with_one_crash(scene: Scene, server: Serving) -> FlowRun:
     version = scene.story.nightly.version
     story.set_failure(scene.host, "crash", "import", version=version, starts=1)
     try:
-        return redeploy(server, service=scene.service, benchmark=False)
+        return redeploy(server, service=scene.service, benchmark=False, reinstall=True)
     finally:
         story.clear_failure(scene.host)
 

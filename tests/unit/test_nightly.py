@@ -51,6 +51,8 @@ def judge(known: Known, window: str | None = None, before: str = OLD, **wish: An
         (Known(hold=HOLD), {"target": NEW}, "barred: kimi is on hold"),
         (Known(records=[record()]), {}, f"idle: Nothing was done: {NEW} was rejected here at"),
         (Known(records=[record()]), {"target": NEW}, "go"),
+        (Known(records=[record()]), {"reinstall": True}, "go"),
+        (Known(hold=HOLD), {"reinstall": True}, "idle: Nothing was done: kimi is on hold"),
         (Known(), {"window": "02:00-05:00"}, "go"),
         (
             Known(),
