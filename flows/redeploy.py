@@ -145,8 +145,8 @@ def _cure(run: Redeployment, story: Story, number: int, failure: AttemptFailed) 
     if remedy is None:
         raise failure
     with run.in_phase(f"attempt-{number}"):
-        fix(run, story.plan, remedy)
-    story.cured(remedy)
+        fixed = fix(run, story.plan, remedy)
+    story.cured(fixed)
 
 
 def _prove(run: Redeployment, story: Story, serving: Serving) -> State[None]:

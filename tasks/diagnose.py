@@ -4,8 +4,9 @@ from typing import Any, get_args
 
 from tasks import report
 from tasks.artifacts import publish
-from tasks.diagnosis.finding import Finding, diagnose
+from tasks.diagnosis.finding import Finding, diagnose, package_asked_for
 from tasks.diagnosis.journal import from_supervisor
+from tasks.diagnosis.rules.flashinfer import own_index
 from tasks.diagnosis.symptoms import Death, DeathKind, Facts
 from tasks.errors import StepFailed
 from tasks.redeployment import Redeployment
@@ -13,6 +14,7 @@ from tasks.start import Launched
 from tasks.steps import step
 
 JOURNAL_LINES = 2000
+_RESOLVE_SECONDS = 600
 
 
 @step("diagnose")
@@ -25,8 +27,13 @@ def find_cause(run: Redeployment, failure: StepFailed, launched: Launched | None
         launched: the start, if systemd accepted it and it is the start that failed.
     """
     journal = _recorded(run, "journal", _journal_of(run, failure, launched))
-    facts = _recorded(run, "facts", run.service.location())
-    finding = examine(journal["entries"], facts, failure.kind, failure.fields)
+    found = _recorded(run, "facts", run.service.location())
+    entries, death = from_supervisor(journal["entries"]), _death(failure.kind, failure.fields)
+    facts = Facts.from_supervisor(found)
+    wanted = package_asked_for(entries, facts, death)
+    if wanted:
+        facts = facts.model_copy(update={"resolvable": _who_offers(run, wanted)})
+    finding = diagnose(entries, facts, death)
     publish(run, "diagnosis", report.diagnosis_page(finding, failure), finding.headline)
     run.log(finding.headline)
     return finding
@@ -43,12 +50,43 @@ def examine(
         kind: how the service ended, in the supervisor's word.
         fields: `unit` as systemd shows it, and `last_stage`, if known.
     """
-    death = Death(
+    return diagnose(from_supervisor(entries), Facts.from_supervisor(facts), _death(kind, fields))
+
+
+def _death(kind: str, fields: dict[str, Any]) -> Death:
+    return Death(
         kind=kind if kind in get_args(DeathKind) else "gone",
         unit=fields.get("unit") or {},
         last_stage=fields.get("last_stage"),
     )
-    return diagnose(from_supervisor(entries), Facts.from_supervisor(facts), death)
+
+
+def _who_offers(run: Redeployment, package: str) -> frozenset[str]:
+    """Ask the service's indexes for a package, and FlashInfer's own where they have it not.
+
+    What vLLM downloads by itself is offered always: whether it can is seen when it is tried.
+    """
+    service = run.service
+    for source, indexes in (("configured", []), ("flashinfer", [own_index(package)])):
+        arguments = {
+            "environment": service.environment,
+            "requirements": [package],
+            "indexes": [*indexes, *service.indexes],
+        }
+        try:
+            run.do(
+                "diagnose",
+                "resolve",
+                arguments,
+                operation=f"diagnose-{source}",
+                deadline_seconds=_RESOLVE_SECONDS,
+            )
+        except StepFailed as failure:
+            if failure.kind != "unresolvable":
+                raise
+            continue
+        return frozenset({source, "download"})
+    return frozenset({"download"})
 
 
 def _journal_of(

@@ -11,10 +11,10 @@ from tasks import report
 from tasks.artifacts import publish
 from tasks.cleanup import Cleaned
 from tasks.diagnosis.finding import Finding
-from tasks.diagnosis.rules import Remedy
 from tasks.drain import Drained
 from tasks.errors import StepFailed
 from tasks.facts import Facts
+from tasks.fix import Fixed
 from tasks.packages.diff import diff, unplanned
 from tasks.planned import Plan
 from tasks.redeployment import Redeployment
@@ -97,9 +97,9 @@ class Story:
             )
         )
 
-    def cured(self, remedy: Remedy) -> None:
+    def cured(self, fixed: Fixed) -> None:
         """Remember the remedy that was carried out after the last attempt."""
-        self.attempts[-1].remedy = list(remedy.packages)
+        self.attempts[-1].remedy = fixed.done
 
 
 def remarks_on(serving: Serving) -> list[str]:

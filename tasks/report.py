@@ -122,7 +122,7 @@ def attempts_page(attempts: Sequence[AttemptRecord]) -> str:
                 one.failure,
                 one.cause,
                 one.rule,
-                " ".join(one.remedy or []),
+                "; ".join(one.remedy or []),
             )
             for one in attempts
         ],

@@ -13,7 +13,10 @@ from tasks.release import StepRecord
 _PARTS = {
     "diagnose-journal": "diagnose",
     "diagnose-facts": "diagnose",
+    "diagnose-configured": "diagnose",
+    "diagnose-flashinfer": "diagnose",
     "fix-facts": "fix",
+    "fix-resolve": "fix",
     "fix-verify": "fix",
     "request": "lock",
     "hold": "wait-healthy",

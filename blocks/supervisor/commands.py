@@ -55,6 +55,11 @@ def daemon_reload() -> Argv:
     return _systemctl("daemon-reload")
 
 
+def show_environment() -> Argv:
+    """Read the variables that systemd gives to every service."""
+    return ("systemctl", *now().flags, "show-environment")
+
+
 def enable_now(unit: str) -> Argv:
     """Have a unit started, now and after each reboot."""
     return _systemctl("enable", "--quiet", "--now", "--", unit)
@@ -173,6 +178,21 @@ def uv_install(uv: str, python: str, packages: Sequence[str], sources: Sequence[
     """Reinstall single packages."""
     fixed = ("--reinstall", "--no-deps", "--color=never", "--no-progress")
     return (uv, "pip", "install", f"--python={python}", *fixed, *sources, "--", *packages)
+
+
+def uv_uninstall(uv: str, python: str, packages: Sequence[str]) -> Argv:
+    """Remove single packages; one that is not there is no error."""
+    return (uv, "pip", "uninstall", f"--python={python}", "--color=never", "--", *packages)
+
+
+def vllm_download_kernels(vllm: str) -> Argv:
+    """Have vLLM fetch the kernels that it needs."""
+    return (vllm, "download-kernels")
+
+
+def rename(path: str, new: str) -> Argv:
+    """Give a path another name, which is free."""
+    return ("mv", "--no-target-directory", "--no-clobber", "--", path, new)
 
 
 def import_module(python: str, module: str) -> Argv:

@@ -9,7 +9,17 @@ import time
 from pathlib import Path
 from typing import Any
 
-from blocks.supervisor import cgroups, environment, gpus, patience, units, users, uv
+from blocks.supervisor import (
+    cgroups,
+    environment,
+    gpus,
+    left_overs,
+    patience,
+    tools,
+    units,
+    users,
+    uv,
+)
 from blocks.supervisor.secrets import redacted_argv
 from blocks.supervisor.work import Work
 
@@ -39,6 +49,10 @@ def facts(arguments: dict[str, Any], work: Work | None = None) -> dict[str, Any]
         },
         "model": model(arguments["model"]) if arguments["model"] else None,
         "gpus": gpus.facts(group),
+        "tools": tools.facts(
+            arguments["unit"], unit["environment_files"], arguments["environment"]
+        ),
+        "left_overs": left_overs.left_overs(unit),
     }
 
 

@@ -1,4 +1,4 @@
-"""Resolving and installing packages with uv: `resolve`, `stage`, `install`."""
+"""Resolving and installing packages with uv: `resolve`, `stage`, `install`, `uninstall`."""
 
 from __future__ import annotations
 
@@ -117,6 +117,23 @@ def install(arguments: dict[str, Any], work: Work) -> dict[str, Any]:
     ended = uv.stream_as_owner(owner, uv.as_owner(owner, command))
     _check(ended, "install-failed", f"uv could not install {', '.join(arguments['packages'])}")
     return {"before": before, "after": _versions_of(path, names), "given_to_owner": given}
+
+
+def uninstall(arguments: dict[str, Any], work: Work) -> dict[str, Any]:
+    """Take packages out of the environment itself."""
+    path = environment.require(arguments["environment"])
+    owner = environment.owner(path)
+    names = [environment.normalised(one) for one in arguments["packages"]]
+    noted = work.recall("before")
+    before = noted or _versions_of(path, names)
+    work.note("before", before)
+    work.progress(stage="uninstalling")
+    command = commands.uv_uninstall(
+        uv.require(owner), os.fspath(path / "bin" / "python"), arguments["packages"]
+    )
+    ended = uv.stream_as_owner(owner, uv.as_owner(owner, command))
+    _check(ended, "uninstall-failed", f"uv could not remove {', '.join(names)}")
+    return {"before": before, "after": _versions_of(path, names)}
 
 
 def _sources(arguments: dict[str, Any]) -> commands.Argv:

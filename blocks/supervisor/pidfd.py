@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import select
+import signal
 
 _TICK_SECONDS = 0.25
 
@@ -51,6 +52,14 @@ class Process:
         """Wait for its end, for a time at most; tell whether it has ended since the last look."""
         select.select(self.descriptors, [], [], min(seconds, self.longest_wait))
         return self.look()
+
+    def kill(self, number: signal.Signals) -> None:
+        """Send it a signal: by its pidfd, where there is one, never to another that got its pid."""
+        with contextlib.suppress(ProcessLookupError):
+            if self._descriptor is not None:
+                signal.pidfd_send_signal(self._descriptor, number)
+            elif self.pid is not None:
+                os.kill(self.pid, number)
 
     def close(self) -> None:
         """Let go of it."""

@@ -10,7 +10,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from blocks.supervisor import transactions
+from blocks.supervisor import drop_ins, transactions
 from blocks.supervisor.facts import boot_id
 from blocks.supervisor.failures import Failure
 from blocks.supervisor.ledger import LIVE, REJECTED, Ledger
@@ -42,6 +42,7 @@ def revert(arguments: dict[str, Any], work: Work) -> dict[str, Any]:
     if back is None:
         stop({**undertaken, "timeout_seconds": undertaken["stop_timeout_seconds"]}, work)
         back = {"rejected": _put_back(undertaken, work)}
+        back["drop_ins_removed"] = _take_drop_ins_away(undertaken, back["rejected"], work)
         work.note("back", back)
     return {**_bring_up(undertaken, work), **back}
 
@@ -59,6 +60,14 @@ def _put_back(undertaken: dict[str, Any], work: Work) -> str | None:
         return None
     ledger.becomes(rejected, REJECTED)
     return os.fspath(rejected)
+
+
+def _take_drop_ins_away(undertaken: dict[str, Any], rejected: str | None, work: Work) -> list[str]:
+    """Remove what was added to the unit for the release that is gone back from."""
+    ledger = Ledger(work.root, undertaken["environment"])
+    known = ledger.release_at(Path(rejected)) if rejected else None
+    holders = {work.holder, *([known["release"]] if known else ())}
+    return drop_ins.take_away(undertaken["unit"], holders)
 
 
 def _bring_up(undertaken: dict[str, Any], work: Work) -> dict[str, Any]:

@@ -101,7 +101,12 @@ def facts(unit: str) -> dict[str, Any]:
     """Return the state of a unit with its command lines and the text of its files."""
     found = state(unit)
     paths = [path for path in (found["fragment"], *found["drop_ins"]) if path]
-    return {**found, "exec_start": exec_start(unit), "files": {path: _text(path) for path in paths}}
+    return {
+        "name": unit,
+        **found,
+        "exec_start": exec_start(unit),
+        "files": {path: _text(path) for path in paths},
+    }
 
 
 def files_as_they_are(unit: str) -> dict[str, str]:

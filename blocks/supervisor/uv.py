@@ -12,7 +12,7 @@ from blocks.supervisor import commands, environment, processes
 from blocks.supervisor.environment import Owner
 from blocks.supervisor.failures import Failure
 
-_SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _PASSED_ON = ("UV_", "SSL_CERT_", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY", "LANG")
 _LONGEST_SECONDS = 4 * 3600
 _RETRIES = "6"  # some minutes of a lost network; uv's own three are over after 12 s
@@ -23,7 +23,7 @@ def find(owner: Owner) -> str | None:
     """Return the path of uv: on the system's path, else where its installer puts it."""
     own = [f"{owner.home}/.local/bin", f"{owner.home}/.cargo/bin", "/root/.local/bin"]
     places = own if owner.uid == 0 else own[:2]
-    return shutil.which("uv", path=os.pathsep.join([_SYSTEM_PATH, *places]))
+    return shutil.which("uv", path=os.pathsep.join([SYSTEM_PATH, *places]))
 
 
 def require(owner: Owner) -> str:
@@ -52,7 +52,7 @@ def owner_environment(owner: Owner) -> dict[str, str]:
     passed = {key: given[key] for key in given if key.upper().startswith(_PASSED_ON)}
     return {
         **passed,
-        "PATH": _SYSTEM_PATH,
+        "PATH": SYSTEM_PATH,
         "HOME": owner.home,
         "USER": owner.name,
         "LOGNAME": owner.name,

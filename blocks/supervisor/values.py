@@ -24,6 +24,10 @@ _MODULE = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*", re.ASCII)
 _USER = re.compile(r"[a-z_][a-z0-9_.-]*\$?|[0-9]+")
 _RELEASE = re.compile(r"[a-z0-9][a-z0-9-]*")
 _INVOCATION = re.compile(r"[0-9a-f]{32}")
+_SERVICE_LINE = re.compile(
+    r"Environment=(?:PATH|VLLM_[A-Z0-9_]+)=[A-Za-z0-9_./:+,@-]*"
+    r"|(?:LimitNOFILE|TimeoutStartSec)=[0-9]{1,7}"
+)
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 _SECRET_NAME = re.compile(r"OPENAI_API_KEY|HF_TOKEN")
 _WILDCARD = re.compile(r"[*?\[]")
@@ -120,12 +124,12 @@ def pinned(value: Any, name: str) -> str:
     return f"{package(package_name, name)}=={version(package_version, name)}"
 
 
-def matching(pattern: re.Pattern[str], what: str) -> Check:
+def matching(pattern: re.Pattern[str], what: str, at_most: int = 255) -> Check:
     """Return a check that the whole of a text matches a pattern."""
 
     def check(value: Any, name: str) -> str:
         given = text(value, name)
-        if not pattern.fullmatch(given) or len(given) > 255:
+        if not pattern.fullmatch(given) or len(given) > at_most:
             raise refuse(name, f"{given[:80]!r} is not {what}.")
         return given
 
@@ -145,6 +149,9 @@ version = matching(_VERSION, "a version")
 module = matching(_MODULE, "the name of a Python module")
 user = matching(_USER, "the name or number of a user")
 release = matching(_RELEASE, "the name of a release: lower-case letters, digits, dashes")
+service_line = matching(
+    _SERVICE_LINE, "a line of a [Service] section that a remedy may add", at_most=4096
+)
 operation = matching(OPERATION, "the name of an operation, [a-z0-9-]+(/[a-z0-9-]+)*")
 secret_name = matching(_SECRET_NAME, "OPENAI_API_KEY or HF_TOKEN")
 invocation = matching(_INVOCATION, "an invocation id, 32 hexadecimal digits")

@@ -93,6 +93,20 @@ def diagnose(
     Returns:
         A finding, always: what is unknown is called unknown.
     """
+    rule, captured, symptoms = _matched(entries, facts, death, rules, lines_read)
+    if rule is None:
+        return _without_rule(symptoms)
+    return _by_rule(rule, captured, _at_its_line(rule, symptoms))
+
+
+def _matched(
+    entries: Sequence[Entry],
+    facts: Facts,
+    death: Death,
+    rules: Sequence[Rule],
+    lines_read: int | None,
+) -> tuple[Rule | None, Captured, Symptoms]:
+    """Find the root cause, and the first rule that knows it."""
     cause = root_cause(entries, has_died=death.kind not in ("running", "not-asked"))
     if cause is not None and death.kind == "running" and cause.weight in _HARMLESS_WHERE_IT_RUNS:
         cause = None
@@ -100,8 +114,25 @@ def diagnose(
     for rule in rules:
         captured = rule.match(symptoms)
         if captured is not None:
-            return _by_rule(rule, captured, _at_its_line(rule, symptoms))
-    return _without_rule(symptoms)
+            return rule, captured, symptoms
+    return None, {}, symptoms
+
+
+def package_asked_for(
+    entries: Sequence[Entry], facts: Facts, death: Death, rules: Sequence[Rule] = RULES
+) -> str | None:
+    """Return the exact package of which the verdict's remedy has to know who offers it, or None.
+
+    Args:
+        entries: the journal, oldest first.
+        facts: what is installed.
+        death: how the service died.
+        rules: the failures that are known by name.
+    """
+    rule, captured, symptoms = _matched(entries, facts, death, rules, None)
+    if rule is None or rule.asks is None or (rule.guard and rule.guard(symptoms, captured)):
+        return None
+    return rule.asks(captured)
 
 
 def _at_its_line(rule: Rule, symptoms: Symptoms) -> Symptoms:

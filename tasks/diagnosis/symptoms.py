@@ -42,6 +42,9 @@ class Facts(BaseModel):
             `flashinfer`'s own, `download` by vLLM itself; None where nobody looked.
         has_nvcc: whether the service finds a CUDA compiler; None where nobody looked.
         has_ninja: the same of ninja.
+        brings_ninja: whether the environment has a ninja of its own; None where nobody looked.
+        path: where the service looks for programs; None where nobody looked.
+        left_overs: what is left of the unit's earlier starts while it does not run.
         gpu_processes: the commands of strangers that hold the GPUs; None where nobody looked.
     """
 
@@ -55,6 +58,9 @@ class Facts(BaseModel):
     resolvable: frozenset[str] | None = None
     has_nvcc: bool | None = None
     has_ninja: bool | None = None
+    brings_ninja: bool | None = None
+    path: str | None = None
+    left_overs: tuple[str, ...] = ()
     gpu_processes: tuple[str, ...] | None = None
 
     @property
@@ -79,6 +85,7 @@ class Facts(BaseModel):
     def from_supervisor(cls, document: Mapping[str, Any]) -> "Facts":
         """Read the supervisor's `facts` (docs/supervisor.md), as they came or dumped again."""
         environment = document["environment"]
+        tools = document.get("tools") or {}
         return cls(
             packages=tuple(
                 Installed(one["name"], one["version"], tuple(one.get("requires", ())))
@@ -87,6 +94,12 @@ class Facts(BaseModel):
             python=environment.get("python_version") or "3.12",
             machine=document["host"]["machine"],
             environment=environment.get("path"),
+            unit=(document.get("unit") or {}).get("name"),
+            has_nvcc=tools.get("nvcc"),
+            has_ninja=tools.get("ninja"),
+            brings_ninja=tools.get("own_ninja"),
+            path=tools.get("path"),
+            left_overs=tuple(_named(one) for one in document.get("left_overs", ())),
             gpu_processes=_strangers(document.get("gpus")),
         )
 
@@ -97,6 +110,10 @@ class Facts(BaseModel):
     def skews(self) -> list[Skew]:
         """Return what does not go together."""
         return skews(self.packages, marker_environment(python=self.python, machine=self.machine))
+
+
+def _named(process: Mapping[str, Any]) -> str:
+    return f"{process['pid']} ({process.get('command') or 'unknown'})"
 
 
 def _strangers(gpus: Mapping[str, Any] | None) -> tuple[str, ...] | None:

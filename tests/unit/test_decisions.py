@@ -195,7 +195,13 @@ def test_the_gpu_baseline_is_what_others_hold_of_our_gpus() -> None:
 
 
 def finding(**remedy: Any) -> Finding:
-    given = {"rule": "r", "safety": "auto", "packages": ("a==1",), "check": "", "sentence": ""}
+    given = {
+        "rule": "r",
+        "safety": "auto",
+        "acts": ({"act": "install", "packages": ("a==1",)},),
+        "check": "",
+        "sentence": "",
+    }
     return Finding(
         rule="r",
         kind="version-skew",
@@ -208,6 +214,11 @@ def finding(**remedy: Any) -> Finding:
         advice="",
         looked_at=(),
     )
+
+
+@pytest.mark.parametrize("acts", [(), ({"act": "go-back"},)])
+def test_without_an_act_or_with_the_way_back_there_is_nothing_to_carry_out(acts: Any) -> None:
+    assert remedy_for(finding(acts=acts), set()) is None
 
 
 def test_an_automatic_remedy_is_allowed_once() -> None:

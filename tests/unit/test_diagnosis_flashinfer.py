@@ -5,6 +5,7 @@ import pytest
 from tasks.diagnosis.finding import diagnose
 from tasks.diagnosis.journal import read
 from tasks.diagnosis.rules import Remedy
+from tasks.diagnosis.rules.acts import Install
 from tasks.diagnosis.symptoms import Death, Facts
 from tasks.packages.families import Installed
 
@@ -30,17 +31,15 @@ def remedy(package: str, there: str, wanted: str, **facts: object) -> Remedy:
 def test_cubin_moves_in_either_direction(there: str, wanted: str) -> None:
     found = remedy("flashinfer-cubin", there, wanted, resolvable=["configured", "flashinfer"])
 
-    assert (found.safety, found.packages, found.indexes) == (
-        "auto",
-        (f"flashinfer-cubin=={wanted}",),
-        (),
-    )
+    act = Install(packages=(f"flashinfer-cubin=={wanted}",))
+    assert (found.safety, found.acts) == ("auto", (act,))
 
 
 def test_then_flashinfers_own_index() -> None:
     found = remedy("flashinfer-cubin", "0.6.13", "0.6.14", resolvable=["flashinfer", "download"])
 
-    assert (found.safety, found.indexes) == ("auto", (OWN,))
+    act = Install(packages=("flashinfer-cubin==0.6.14",), indexes=(OWN,))
+    assert (found.safety, found.acts) == ("auto", (act,))
 
 
 def test_then_what_vllm_downloads() -> None:
@@ -48,7 +47,10 @@ def test_then_what_vllm_downloads() -> None:
 
     assert (found.safety, found.commands) == (
         "auto",
-        (("/opt/v/bin/vllm", "download-kernels"),),
+        (
+            ("uv", "pip", "uninstall", "--python", "/opt/v/bin/python", "flashinfer-cubin"),
+            ("/opt/v/bin/vllm", "download-kernels"),
+        ),
     )
 
 
@@ -75,8 +77,10 @@ def test_removal_only_where_kernels_can_be_built(
 def test_jit_cache_keeps_its_cuda() -> None:
     found = remedy("flashinfer-jit-cache", "0.6.3+cu130", "0.6.4", resolvable=["flashinfer"])
 
-    assert found.packages == ("flashinfer-jit-cache==0.6.4+cu130",)
-    assert found.indexes == (f"{OWN}/cu130",)
+    index = f"{OWN}/cu130"
+    assert found.acts == (
+        Install(packages=("flashinfer-jit-cache==0.6.4+cu130",), indexes=(index,)),
+    )
 
 
 def test_flashinfer_python_never_moves() -> None:

@@ -5,12 +5,14 @@ ahead; where its wheel comes from is decided by what can be resolved. From 0.7 f
 warns: a warning is no failure, so no rule sees it.
 """
 
+import re
 from collections.abc import Iterator
 
 from packaging.version import Version
 
 from tasks.diagnosis import strict
-from tasks.diagnosis.rules.model import Captured, Remedy, Rule, says
+from tasks.diagnosis.rules.acts import Act, FetchKernels, Install, Uninstall
+from tasks.diagnosis.rules.model import Captured, Remedy, Rule, Safety, commands_of, says
 from tasks.diagnosis.symptoms import Facts, Symptoms
 from tasks.packages.families import CUBIN, FLASHINFER, JIT_CACHE
 
@@ -18,7 +20,8 @@ OWN_INDEX = "https://flashinfer.ai/whl"
 _LAST_CUBIN_ELSEWHERE = Version("0.6.13")
 _DOWNLOADS_FROM = Version("0.33")
 _NAME = "flashinfer-cubin-skew"
-_MOVES = ", since vLLM asks for exactly this one."
+_STAYS = f"{FLASHINFER} stays, since vLLM asks for exactly this one."
+_CUDA = re.compile(r"cu\d{2,4}")
 
 
 def _guard(symptoms: Symptoms, captured: Captured) -> str | None:
@@ -43,87 +46,97 @@ def _remedy(symptoms: Symptoms, captured: Captured) -> Remedy | None:
     if there is None or wanted is None:
         return None
     undo = f"{package}=={there.public if package == CUBIN else there}"
-    if package == JIT_CACHE:
-        return _jit_cache(facts, wanted, there, undo)
-    return next(_cubin(facts, wanted, undo))
+    if package == CUBIN:
+        return next(_cubin(facts, wanted, undo))
+    return next(_jit_cache(facts, _of_cuda(wanted, there), undo))
+
+
+def _asks(captured: Captured) -> str | None:
+    """Return the package that an index has to offer, exactly."""
+    there, wanted = strict.version(captured["there"]), strict.version(captured["wanted"])
+    if there is None or wanted is None:
+        return None
+    if captured["package"] == CUBIN:
+        return f"{CUBIN}=={wanted.public}"
+    return f"{JIT_CACHE}=={_of_cuda(wanted, there)}"
+
+
+def own_index(package: str) -> str:
+    """Return FlashInfer's own index of a package: of what is built for a CUDA, that CUDA's."""
+    _, _, cuda = package.partition("+")
+    return f"{OWN_INDEX}/{cuda}" if cuda else OWN_INDEX
+
+
+def _of_cuda(wanted: Version, there: Version) -> str:
+    """Return the wanted version of jit-cache, for the CUDA that it is there for."""
+    cuda = there.local or ""
+    return f"{wanted.public}+{cuda}" if _CUDA.fullmatch(cuda) else wanted.public
 
 
 def _cubin(facts: Facts, wanted: Version, undo: str) -> Iterator[Remedy]:
     """Yield what can be done, the best first."""
     package = f"{CUBIN}=={wanted.public}"
-    stays = f"{FLASHINFER} stays{_MOVES}"
     if facts.can("configured", unknown=wanted <= _LAST_CUBIN_ELSEWHERE):
-        yield _install(facts, package, (), undo, f"Install {package}; {stays}")
+        yield _install(facts, package, (), undo, f"Install {package}; {_STAYS}")
     if facts.can("flashinfer", unknown=True):
-        where = f"Install {package} from FlashInfer's own index; {stays}"
-        yield _install(facts, package, (OWN_INDEX,), undo, where)
+        where = f"Install {package} from FlashInfer's own index; {_STAYS}"
+        yield _install(facts, package, (own_index(package),), undo, where)
     vllm = strict.version(facts.version("vllm") or "")
     if facts.can("download", unknown=False) and vllm and vllm >= _DOWNLOADS_FROM:
-        says_so = f"Let vLLM fetch the kernels: `vllm download-kernels`; {stays}"
-        yield _remedy_of("auto", says_so, commands=((f"{facts.bin}/vllm", "download-kernels"),))
-    remove = f"Remove {CUBIN}: "
-    argv = (*facts.uv("uninstall"), CUBIN)
-    if facts.has_nvcc and facts.has_ninja:
-        built = remove + "nvcc and ninja are both there, the kernels are built when first used."
-        yield _remedy_of("auto", built, commands=(argv,), undo=(undo,))
+        # The package that is out of step stops every import of flashinfer, vLLM's own as well.
+        acts = (Uninstall(packages=(CUBIN,)), FetchKernels())
+        instead = f"Let vLLM fetch the kernels instead of {CUBIN}: `vllm download-kernels`; "
+        yield _remedy_of(facts, "auto", instead + _STAYS, acts, undo)
+    yield from _removed(facts, CUBIN, undo)
     yield _remedy_of(
+        facts,
         "approval",
         f"No index offers {package}. Find its wheel, or remove {CUBIN}; without nvcc and ninja "
         "vLLM then runs without FlashInfer.",
-        undo=(undo,),
+        (),
+        undo,
     )
 
 
-def _jit_cache(facts: Facts, wanted: Version, there: Version, undo: str) -> Remedy:
-    """The kernels of a CUDA version: the same local part, on that CUDA's own index."""
-    cuda = there.local if there.local and there.local[:2] == "cu" else None
-    local = cuda if cuda and cuda[2:].isdigit() else None
-    package = f"{JIT_CACHE}=={wanted.public}" + (f"+{local}" if local else "")
-    stays = f"{FLASHINFER} stays{_MOVES}"
-    if facts.can("configured", unknown=local is None):
-        return _install(facts, package, (), undo, f"Install {package}; {stays}")
-    if local and facts.can("flashinfer", unknown=True):
-        index = f"{OWN_INDEX}/{local}"
-        says_so = f"Install {package} from FlashInfer's own index for this CUDA; {stays}"
-        return _install(facts, package, (index,), undo, says_so)
-    argv = (*facts.uv("uninstall"), JIT_CACHE)
+def _jit_cache(facts: Facts, wanted: str, undo: str) -> Iterator[Remedy]:
+    """Yield the same of the kernels of one CUDA version, which has an index of its own."""
+    package = f"{JIT_CACHE}=={wanted}"
+    _, _, cuda = wanted.partition("+")
+    if facts.can("configured", unknown=not cuda):
+        yield _install(facts, package, (), undo, f"Install {package}; {_STAYS}")
+    if cuda and facts.can("flashinfer", unknown=True):
+        where = f"Install {package} from FlashInfer's own index for this CUDA; {_STAYS}"
+        yield _install(facts, package, (own_index(package),), undo, where)
+    yield from _removed(facts, JIT_CACHE, undo)
+    nowhere = f"No index offers {package}: find its wheel."
+    yield _remedy_of(facts, "approval", nowhere, (), undo)
+
+
+def _removed(facts: Facts, package: str, undo: str) -> Iterator[Remedy]:
+    """Yield the removal, only where what is missing then can be built."""
     if facts.has_nvcc and facts.has_ninja:
-        built = f"Remove {JIT_CACHE}: nvcc and ninja are both there, kernels are built when used."
-        return _remedy_of("auto", built, commands=(argv,), undo=(undo,))
-    return _remedy_of("approval", f"No index offers {package}: find its wheel.", undo=(undo,))
+        built = f"Remove {package}: nvcc and ninja are both there, kernels are built when used."
+        yield _remedy_of(facts, "auto", built, (Uninstall(packages=(package,)),), undo)
 
 
 def _install(
     facts: Facts, package: str, indexes: tuple[str, ...], undo: str, sentence: str
 ) -> Remedy:
-    options = tuple(option for index in indexes for option in ("--index", index))
-    return Remedy(
-        rule=_NAME,
-        safety="auto",
-        packages=(package,),
-        indexes=indexes,
-        commands=((*facts.uv("install"), *options, package),),
-        undo=(undo,),
-        check=f"{package.partition('==')[0]} and {FLASHINFER} have the same version.",
-        sentence=sentence,
-    )
+    act = Install(packages=(package,), indexes=indexes)
+    return _remedy_of(facts, "auto", sentence, (act,), undo)
 
 
 def _remedy_of(
-    safety: str,
-    sentence: str,
-    commands: tuple[tuple[str, ...], ...] = (),
-    undo: tuple[str, ...] = (),
+    facts: Facts, safety: Safety, sentence: str, acts: tuple[Act, ...], undo: str
 ) -> Remedy:
-    return Remedy.model_validate(
-        {
-            "rule": _NAME,
-            "safety": safety,
-            "commands": commands,
-            "undo": undo,
-            "check": "flashinfer can be imported.",
-            "sentence": sentence,
-        }
+    return Remedy(
+        rule=_NAME,
+        safety=safety,
+        acts=acts,
+        commands=commands_of(acts, facts),
+        undo=(undo,),
+        check=f"What is installed beside {FLASHINFER} has its version.",
+        sentence=sentence,
     )
 
 
@@ -153,9 +166,10 @@ RULES = (
         "when it is imported.",
         safety="auto",
         remedy=_remedy,
+        asks=_asks,
         undo="Install the version that was there.",
         still_wrong=_skewed,
-        advice="Install {package} at the version of flashinfer-python, from an index that has it. "
-        "Newer ones are only on FlashInfer's own index.".replace("{package}", "the package"),
+        advice="Install the package at the version of flashinfer-python, from an index that has "
+        "it. Newer ones are only on FlashInfer's own index.",
     ),
 )

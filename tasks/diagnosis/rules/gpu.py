@@ -3,14 +3,16 @@
 import re
 
 from tasks.diagnosis import strict
+from tasks.diagnosis.rules.acts import Act, DropIn, EndLeftOvers
 from tasks.diagnosis.rules.model import (
-    Argv,
     Captured,
     Rule,
+    always,
     both,
     by,
     either,
     holds,
+    left_overs_of,
     says,
     somewhere,
 )
@@ -20,28 +22,36 @@ _LEFT_OVER = r"(?P<unit>\S+): Found left-over process (?P<pid>\d+) \((?P<name>[^
 _FREE_MEMORY = r"Free memory on device \S+ \(.{1,60}\) on startup is less than desired"
 
 
-def _kill_left_overs(_: Symptoms, captured: Captured) -> tuple[Argv, ...]:
-    """By control group and not by pid: systemd knows what is this unit's own."""
-    unit = strict.unit(captured["unit"])
-    if unit is None:
-        return ()
-    return (
-        ("systemctl", "stop", "--", unit),
-        ("systemctl", "kill", "--signal=SIGKILL", "--", unit),
-        ("systemctl", "start", "--", unit),
-    )
+def _end_left_overs(symptoms: Symptoms, captured: Captured) -> tuple[Act, ...]:
+    unit = strict.unit(symptoms.facts.unit or captured.get("unit", ""))
+    return (EndLeftOvers(unit=unit),) if unit else ()
 
 
-def _is_ours(_: Symptoms, captured: Captured) -> str | None:
-    name = captured["name"]
-    return (
-        None
-        if name.startswith(("VLLM::", "vllm", "EngineCor", "python"))
-        else ("the left-over process is no engine of vLLM")
-    )
+def _is_ours(symptoms: Symptoms, captured: Captured) -> str | None:
+    here = symptoms.facts.unit
+    if here not in (None, captured["unit"]):
+        return f"the left-over process is one of {captured['unit']}"
+    if captured["name"].startswith(("VLLM::", "vllm", "EngineCor", "python")):
+        return None
+    return "the left-over process is no engine of vLLM"
 
 
 RULES = (
+    Rule(
+        name="left-over-holds-gpu",
+        kind="gpu-held",
+        match=holds(
+            lambda symptoms: symptoms.death.kind == "gpus-busy" and bool(symptoms.facts.left_overs)
+        ),
+        explanation="A process that an earlier start of this unit has left over still holds the "
+        "service's GPUs.",
+        advice="End what is left in this unit's own control group, then start again. "
+        "KillMode=mixed keeps it from coming back.",
+        safety="auto",
+        acts=_end_left_overs,
+        still_wrong=left_overs_of,
+        undo="Nothing is to be taken back: the process served nobody.",
+    ),
     Rule(
         name="orphan-holds-gpu",
         kind="gpu-held",
@@ -54,7 +64,8 @@ RULES = (
         advice="End what is left in this unit's own control group, wait until the GPU's memory is "
         "back, start again. KillMode=mixed and RestartSec=10 keep it from coming back.",
         safety="auto",
-        commands=_kill_left_overs,
+        acts=_end_left_overs,
+        still_wrong=left_overs_of,
         undo="Nothing is to be taken back: the process served nobody.",
     ),
     Rule(
@@ -99,7 +110,7 @@ RULES = (
         "plain CUDA works.",
         advice="Start with VLLM_ALLREDUCE_USE_SYMM_MEM=0 in the unit's environment.",
         safety="auto",
-        drop_in=("Environment=VLLM_ALLREDUCE_USE_SYMM_MEM=0",),
+        acts=always(DropIn(lines=("Environment=VLLM_ALLREDUCE_USE_SYMM_MEM=0",))),
         undo="Remove the drop-in.",
     ),
     Rule(

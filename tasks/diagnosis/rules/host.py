@@ -3,39 +3,74 @@
 import re
 
 from tasks.diagnosis import strict
+from tasks.diagnosis.rules.acts import Act, DropIn, EndLeftOvers, GoBack, SetAside, StartAgain
 from tasks.diagnosis.rules.model import (
-    Argv,
     Captured,
     Rule,
+    always,
     both,
     by,
     either,
     holds,
+    left_overs_of,
     says,
     somewhere,
 )
 from tasks.diagnosis.symptoms import Symptoms
 
-_ROLL_BACK: Argv = ("redeploy-supervisor", "rollback")
 _BUILD_DIR = re.compile(r"(?P<dir>/\S+/torch_extensions/[\w./-]+)/[\w.-]+\.so$")
 
 
-def _reset_failed(_: Symptoms, captured: Captured) -> tuple[Argv, ...]:
+_SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+
+
+def _start_again(_: Symptoms, captured: Captured) -> tuple[Act, ...]:
     unit = strict.unit(captured["unit"])
-    if unit is None:
-        return ()
-    return (("systemctl", "reset-failed", "--", unit), ("systemctl", "start", "--", unit))
+    return (StartAgain(unit=unit),) if unit else ()
 
 
-def _move_aside(_: Symptoms, captured: Captured) -> tuple[Argv, ...]:
+def _end_left_overs(symptoms: Symptoms, _: Captured) -> tuple[Act, ...]:
+    unit = strict.unit(symptoms.facts.unit or "")
+    return (EndLeftOvers(unit=unit),) if unit else ()
+
+
+def _own_programs_first(symptoms: Symptoms, _: Captured) -> tuple[Act, ...]:
+    """The environment's programs before those that the service finds already."""
+    folder = strict.path(symptoms.facts.bin)
+    found = (symptoms.facts.path or _SYSTEM_PATH).split(":")
+    others = [one for one in found if one != folder and strict.path(one)]
+    return (DropIn(lines=(f"Environment=PATH={':'.join((folder, *others))}",)),) if folder else ()
+
+
+def _has_ninja(symptoms: Symptoms, _: Captured) -> str | None:
+    known = symptoms.facts.are_known and not symptoms.facts.brings_ninja
+    return "the environment itself has no ninja" if known else None
+
+
+def _set_aside(_: Symptoms, captured: Captured) -> tuple[Act, ...]:
     found = _BUILD_DIR.match(captured["file"])
     folder = strict.path(found["dir"]) if found else None
     if folder is None or "/.cache/" not in folder:
         return ()
-    return (("mv", "--no-target-directory", "--", folder, f"{folder}.aside"),)
+    return (SetAside(path=folder),)
 
 
 RULES = (
+    Rule(
+        name="left-over-on-port",
+        kind="port",
+        match=holds(
+            lambda symptoms: symptoms.death.kind == "port-taken" and bool(symptoms.facts.left_overs)
+        ),
+        explanation="A process that an earlier start of this unit has left over listens on the "
+        "service's port.",
+        advice="End what is left in this unit's own control group, then start again. "
+        "KillMode=mixed keeps it from coming back.",
+        safety="auto",
+        acts=_end_left_overs,
+        still_wrong=left_overs_of,
+        undo="Nothing is to be taken back: the process served nobody.",
+    ),
     Rule(
         name="port-in-use",
         kind="port",
@@ -64,7 +99,7 @@ RULES = (
         advice="Go back to the release before, which is complete. Look at the script's first line "
         "before the file itself.",
         safety="auto",
-        commands=lambda _, __: (_ROLL_BACK,),
+        acts=always(GoBack()),
         undo="Redeploy again.",
     ),
     Rule(
@@ -99,7 +134,7 @@ RULES = (
         advice="Diagnose the first failure. Once it is cured: `systemctl reset-failed`, then "
         "start.",
         safety="auto",
-        commands=_reset_failed,
+        acts=_start_again,
     ),
     Rule(
         name="dies-with-status-zero",
@@ -118,7 +153,7 @@ RULES = (
         explanation="The service may not open as many files as it needs.",
         advice="LimitNOFILE=65536 in a drop-in of the unit.",
         safety="auto",
-        drop_in=("LimitNOFILE=65536",),
+        acts=always(DropIn(lines=("LimitNOFILE=65536",))),
         undo="Remove the drop-in.",
     ),
     Rule(
@@ -158,7 +193,9 @@ RULES = (
         "of "
         "the unit above it.",
         safety="auto",
-        drop_in=("Environment=VLLM_ENGINE_READY_TIMEOUT_S=3600", "TimeoutStartSec=3900"),
+        acts=always(
+            DropIn(lines=("Environment=VLLM_ENGINE_READY_TIMEOUT_S=3600", "TimeoutStartSec=3900"))
+        ),
         undo="Remove the drop-in.",
     ),
     Rule(
@@ -169,6 +206,8 @@ RULES = (
         "ninja among them, are not on its PATH.",
         advice="Environment=PATH= with the environment's bin first, in a drop-in.",
         safety="auto",
+        guard=_has_ninja,
+        acts=_own_programs_first,
         undo="Remove the drop-in.",
     ),
     Rule(
@@ -180,7 +219,7 @@ RULES = (
         advice="Stop the service, move that extension's build folder aside (it is a cache), start "
         "again.",
         safety="auto",
-        commands=_move_aside,
+        acts=_set_aside,
         undo="Move the folder back.",
     ),
     Rule(

@@ -1,18 +1,18 @@
 """What a rule is made of."""
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 from pydantic import BaseModel, ConfigDict
 
+from tasks.diagnosis.rules.acts import Act, Argv, DropIn, Install
 from tasks.diagnosis.symptoms import Facts, Symptoms
 
 Safety = Literal["auto", "approval", "human"]
 Captured = Mapping[str, str]
 Match = Callable[[Symptoms], Captured | None]
-Argv = tuple[str, ...]
 
 
 class Remedy(BaseModel):
@@ -22,10 +22,9 @@ class Remedy(BaseModel):
         rule: the rule that gave it; no remedy comes from elsewhere.
         safety: `auto` may run by itself where the policy allows, `approval` when a person agrees,
             `human` is for a person to do.
-        packages: what to install, `name==version`.
-        indexes: where to look for them, beside the service's own indexes.
-        commands: what does it, as argument vectors; nothing in them is a log's raw text.
-        drop_in: lines of the unit's `[Service]` section that do it.
+        acts: what is done, in order; none where only a person can do it. Nothing in them is a
+            log's raw text.
+        commands: the same as a person would type it, as argument vectors.
         undo: what to install to take it back.
         check: what must hold afterwards, in words; `still_wrong` looks.
         sentence: what it does, in words.
@@ -35,13 +34,26 @@ class Remedy(BaseModel):
 
     rule: str
     safety: Safety
-    packages: tuple[str, ...] = ()
-    indexes: tuple[str, ...] = ()
+    acts: tuple[Act, ...] = ()
     commands: tuple[Argv, ...] = ()
-    drop_in: tuple[str, ...] = ()
     undo: tuple[str, ...] = ()
     check: str
     sentence: str
+
+    @property
+    def packages(self) -> tuple[str, ...]:
+        """Return what is installed."""
+        return tuple(one for act in self.acts if isinstance(act, Install) for one in act.packages)
+
+    @property
+    def drop_in(self) -> tuple[str, ...]:
+        """Return the lines that are added to the unit's `[Service]` section."""
+        return tuple(line for act in self.acts if isinstance(act, DropIn) for line in act.lines)
+
+
+def commands_of(acts: Sequence[Act], facts: Facts) -> tuple[Argv, ...]:
+    """Return acts as a person would type them."""
+    return tuple(argv for act in acts for argv in act.commands(facts))
 
 
 @dataclass(frozen=True)
@@ -56,9 +68,9 @@ class Rule:
         advice: what a person should do; the remedy's words where it has none of its own.
         safety: how far its remedy may go by itself.
         guard: what else must hold before the remedy is offered; gives the reason why not, or None.
-        commands: what does it, as argument vectors; none where a value is not of its type.
-        drop_in: lines of the unit's `[Service]` section that do it.
+        acts: what does it; none where a value is not of its type.
         remedy: what cures it, where that depends on more.
+        asks: the package of which a remedy has to know whether an index offers it.
         check: what must hold afterwards.
         undo: how it is taken back, in words.
         still_wrong: given the facts after the cure, why it is not cured, or None.
@@ -72,9 +84,9 @@ class Rule:
     advice: str
     safety: Safety = "approval"
     guard: Callable[[Symptoms, Captured], str | None] | None = None
-    commands: Callable[[Symptoms, Captured], tuple[Argv, ...]] | None = None
-    drop_in: tuple[str, ...] = ()
+    acts: Callable[[Symptoms, Captured], tuple[Act, ...]] | None = None
     remedy: Callable[[Symptoms, Captured], Remedy | None] | None = None
+    asks: Callable[[Captured], str | None] | None = None
     check: str = "The service starts and serves."
     undo: str = "Nothing was changed."
     still_wrong: Callable[[Facts], str | None] | None = None
@@ -84,14 +96,20 @@ class Rule:
         """Return what cures it here."""
         if self.remedy:
             return self.remedy(symptoms, captured)
+        acts = self.acts(symptoms, captured) if self.acts else ()
         return Remedy(
             rule=self.name,
             safety=self.safety,
-            commands=self.commands(symptoms, captured) if self.commands else (),
-            drop_in=self.drop_in,
+            acts=acts,
+            commands=commands_of(acts, symptoms.facts),
             check=self.check,
             sentence=self.advice,
         )
+
+
+def always(*acts: Act) -> Callable[[Symptoms, Captured], tuple[Act, ...]]:
+    """Return what gives the same acts whatever the log says."""
+    return lambda _, __: acts
 
 
 def says(pattern: str, *, where: str | None = None, chain: bool = True) -> Match:
@@ -169,3 +187,10 @@ def somewhere(pattern: str) -> Match:
         return None
 
     return match
+
+
+def left_overs_of(facts: Facts) -> str | None:
+    """Say which processes an earlier start has left over, or None."""
+    if not facts.left_overs:
+        return None
+    return f"left over in the unit's control group: {', '.join(facts.left_overs)}"

@@ -1,10 +1,14 @@
 """Packages of the environment that do not go together, and installers that refuse."""
 
 import re
+from collections.abc import Callable
+
+from packaging.requirements import InvalidRequirement, Requirement
+from packaging.utils import canonicalize_name
 
 from tasks.diagnosis import strict
+from tasks.diagnosis.rules.acts import Act, Install
 from tasks.diagnosis.rules.model import (
-    Argv,
     Captured,
     Rule,
     both,
@@ -14,33 +18,46 @@ from tasks.diagnosis.rules.model import (
     says,
     somewhere,
 )
-from tasks.diagnosis.symptoms import Symptoms
+from tasks.diagnosis.symptoms import Facts, Symptoms
+from tasks.packages.families import marker_environment
 
 _AS_PINNED = "Install the version that vLLM's own metadata asks for; a new resolve of the whole "
 _WHOLE = "environment to vLLM's pins brings it back."
 
 
-def _numpy(symptoms: Symptoms, captured: Captured) -> tuple[Argv, ...]:
+def _numpy(_: Symptoms, captured: Captured) -> tuple[Act, ...]:
     ceiling = strict.version(captured["ceiling"])
     if ceiling is None or len(ceiling.release) < 2:
         return ()
-    below = f"numpy<{ceiling.release[0]}.{ceiling.release[1] + 1}"
-    return ((*symptoms.facts.uv("install"), below),)
+    return (Install(packages=(f"numpy<{ceiling.release[0]}.{ceiling.release[1] + 1}",)),)
 
 
-def _pinned(name: str) -> "re.Pattern[str]":
-    return re.compile(rf"^{re.escape(name)}(?:\[[^\]]*\])?\s*==\s*([^\s;,]+)")
+def _as_vllm_asks(*names: str) -> Callable[[Symptoms, Captured], tuple[Act, ...]]:
+    """Read from vLLM's metadata on the host what it asks for; a table of ours would grow old."""
+
+    def acts(symptoms: Symptoms, _: Captured) -> tuple[Act, ...]:
+        asked = (_asked_for(symptoms.facts, name) for name in names)
+        packages = tuple(one for one in asked if one)
+        return (Install(packages=packages),) if packages else ()
+
+    return acts
 
 
-def _cutlass(symptoms: Symptoms, _: Captured) -> tuple[Argv, ...]:
-    """Read the version from vLLM's metadata on the host; a table of ours would grow old."""
-    pattern = _pinned("nvidia-cutlass-dsl")
-    vllm = next((one for one in symptoms.facts.packages if one.name == "vllm"), None)
-    pins = (pattern.match(requirement) for requirement in (vllm.requires if vllm else ()))
-    pinned = next((strict.version(pin[1]) for pin in pins if pin), None)
-    if pinned is None:
-        return ()
-    return ((*symptoms.facts.uv("install"), f"nvidia-cutlass-dsl=={pinned}"),)
+def _asked_for(facts: Facts, name: str) -> str | None:
+    """Return vLLM's requirement where what is installed is not what it asks for."""
+    vllm = next((one for one in facts.packages if one.name == "vllm"), None)
+    here = marker_environment(python=facts.python, machine=facts.machine)
+    for text in vllm.requires if vllm else ():
+        try:
+            requirement = Requirement(text)
+        except InvalidRequirement:
+            continue
+        applies = requirement.marker is None or requirement.marker.evaluate({**here, "extra": ""})
+        if canonicalize_name(requirement.name) == name and applies and requirement.specifier:
+            installed = strict.version(facts.version(name) or "")
+            met = installed and requirement.specifier.contains(installed, prereleases=True)
+            return None if met else f"{name}{requirement.specifier}"
+    return None
 
 
 def _not_served_anyway(symptoms: Symptoms, _: Captured) -> str | None:
@@ -56,7 +73,7 @@ RULES = (
         explanation="An install moved numpy past what numba accepts (at most {ceiling}).",
         advice="Install the highest numpy that the installed numba allows.",
         safety="auto",
-        commands=_numpy,
+        acts=_numpy,
         undo="Install the numpy that was there.",
     ),
     Rule(
@@ -70,7 +87,7 @@ RULES = (
         "for.",
         advice=f"{_AS_PINNED}{_WHOLE}",
         safety="auto",
-        commands=_cutlass,
+        acts=_as_vllm_asks("nvidia-cutlass-dsl"),
     ),
     Rule(
         name="torch-abi",
@@ -84,6 +101,7 @@ RULES = (
         advice="Install torch and torchvision exactly as vLLM's metadata pins them, together with "
         "vLLM, from the index of its CUDA; a lone move of torch breaks other extensions.",
         safety="auto",
+        acts=_as_vllm_asks("torch", "torchvision", "torchaudio"),
     ),
     Rule(
         name="transformers-name-taken",
@@ -93,6 +111,7 @@ RULES = (
         advice="Install the transformers that this vLLM's metadata allows, below the release that "
         "brought the name.",
         safety="auto",
+        acts=_as_vllm_asks("transformers"),
     ),
     Rule(
         name="deep-gemm-missing",
