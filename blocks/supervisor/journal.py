@@ -11,7 +11,7 @@ import time
 from collections.abc import Iterator, Sequence
 from typing import IO, Any, cast
 
-from blocks.supervisor import commands, foreign, processes, scope
+from blocks.supervisor import commands, foreign, kernel_log, processes, scope
 from blocks.supervisor.failures import Failure
 from blocks.supervisor.work import Work
 
@@ -70,8 +70,16 @@ def matches(unit: str, invocation: str | None) -> tuple[str, ...]:
 
 
 def journal(arguments: dict[str, Any], work: Work | None = None) -> dict[str, Any]:
-    """Return the newest lines of a unit, oldest first, their secrets hidden."""
+    """Return the newest lines of a unit and the kernel's about it, oldest first, secrets hidden."""
     del work
+    own = _own(arguments)
+    also = kernel_log.lines(own, arguments["since"], arguments["unit"], parse)
+    entries = sorted([*own, *also], key=lambda entry: entry["time"]) if also else own
+    return {"entries": [_told(entry) for entry in entries]}
+
+
+def _own(arguments: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return the newest lines of a unit, and of systemd about it, as they are."""
     since = arguments["since"]
     options = [f"--lines={arguments['lines']}"]
     if since is not None:
@@ -89,18 +97,14 @@ def journal(arguments: dict[str, Any], work: Work | None = None) -> dict[str, An
         )
     entries = filter(None, map(parse, ended.output.splitlines()))
     wanted = (None, invocation) if by_time else None
-    return {
-        "entries": [
-            _told(entry) for entry in entries if wanted is None or entry["invocation"] in wanted
-        ]
-    }
+    return [entry for entry in entries if wanted is None or entry["invocation"] in wanted]
 
 
 def last_lines(unit: str, invocation: str, lines: int) -> list[str]:
     """Return the newest messages of an invocation, also of an earlier boot, if they can be had."""
     asked = {"unit": unit, "invocation": invocation, "since": None, "lines": lines}
     with contextlib.suppress(Failure):
-        return [entry["message"] for entry in journal(asked)["entries"]]
+        return [foreign.safe(entry["message"]) for entry in _own(asked)]
     return []
 
 
