@@ -3,7 +3,7 @@
 import logging
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import NoReturn
@@ -21,7 +21,7 @@ from tasks.markdown import clean
 from tasks.packages.diff import PackageDiff
 from tasks.packages.versions import CommitDelta
 from tasks.planned import Plan
-from tasks.release import ReleaseRecord
+from tasks.release import AttemptRecord, ReleaseRecord
 from tasks.report import duration, figures
 
 
@@ -190,7 +190,7 @@ def plan(drawn_up: Plan) -> None:
     """Print a plan: what moves, what stays behind, what is out of step."""
     out.print(_packages(drawn_up.changes))
     if drawn_up.wheel is not None:
-        out.print(f"Wheel: {drawn_up.wheel.filename}", highlight=False)
+        out.print(f"Wheel: {escape(drawn_up.wheel.filename)}", highlight=False)
     out.print(f"Commits: {_commits(drawn_up.delta)}", highlight=False)
     for skew in drawn_up.skews:
         out.print(f"[yellow]Out of step:[/] {escape(skew.sentence)}", highlight=False)
@@ -214,7 +214,7 @@ def report(record: ReleaseRecord) -> None:
     out.print()
     out.print(_steps(record))
     if record.attempts:
-        out.print(_attempts(record))
+        out.print(attempts(record.attempts))
     if record.result.startswith("live"):
         out.print(_packages(record.changes))
         out.print(f"Commits: {_commits(record.delta)}", highlight=False)
@@ -257,9 +257,10 @@ def _steps(record: ReleaseRecord) -> Table:
     return table
 
 
-def _attempts(record: ReleaseRecord) -> Table:
+def attempts(told_of: Sequence[AttemptRecord]) -> Table:
+    """Return the attempts of a redeploy as a table."""
     table = Table(show_header=False, title="Attempts")
-    for one in record.attempts:
+    for one in told_of:
         if one.outcome == "healthy":
             told = [
                 "[green]✓ healthy[/]",
@@ -272,7 +273,7 @@ def _attempts(record: ReleaseRecord) -> Table:
         if one.root_cause and not one.rule:
             lines.append(f"[bold]failed first[/] {escape(one.root_cause)}")
         if one.remedy:
-            lines.append(f"[bold]cured by[/] {escape(' '.join(one.remedy))} ({one.rule})")
+            lines.append(f"[bold]cured by[/] {escape('; '.join(one.remedy))} ({one.rule})")
         else:
             lines.append(f"[bold]for you to do[/] {escape(one.advice or '')}")
             lines += [f"[dim]{escape(line)}[/]" for line in one.last_lines]
@@ -296,7 +297,7 @@ def _packages(changes: PackageDiff) -> Table:
         if one.change in ("reinstalled", "left") and one.name not in out_of_lock:
             continue
         note = f"{one.change}, not in the lock" if one.name in out_of_lock else one.change
-        table.add_row(escape(one.name), one.before or "", one.after or "", note)
+        table.add_row(escape(one.name), escape(one.before or ""), escape(one.after or ""), note)
     return table
 
 
