@@ -92,11 +92,15 @@ def _who_offers(run: Redeployment, package: str) -> frozenset[str]:
 def _journal_of(
     run: Redeployment, failure: StepFailed, launched: Launched | None
 ) -> dict[str, Any]:
+    invocation = launched.invocation if launched else failure.fields.get("invocation")
+    since = launched.started if launched else None
+    if invocation is None:  # what earlier starts died of is not why this one was not begun
+        since = next((one["started"] for one in run.recorded(run.phase)), None)
     return {
         "unit": run.service.unit,
         "lines": JOURNAL_LINES,
-        "invocation": launched.invocation if launched else failure.fields.get("invocation"),
-        "since": launched.started if launched else None,
+        "invocation": invocation,
+        "since": since,
     }
 
 

@@ -10,7 +10,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from blocks.supervisor import drop_ins, transactions
+from blocks.supervisor import drop_ins, left_overs, transactions
 from blocks.supervisor.facts import boot_id
 from blocks.supervisor.failures import Failure
 from blocks.supervisor.ledger import LIVE, REJECTED, Ledger
@@ -73,10 +73,21 @@ def _take_drop_ins_away(undertaken: dict[str, Any], rejected: str | None, work: 
 def _bring_up(undertaken: dict[str, Any], work: Work) -> dict[str, Any]:
     """Start it and follow it; what an earlier boot has started does not count."""
     part = work.part(boot_id())
-    launched = start(undertaken, part)
+    launched = _start(undertaken, part)
     served = watch({**undertaken, **launched}, part)
     version, patience = transactions.back_at(undertaken), transactions.patience(undertaken)
     smoke(served["address"], undertaken["port"], version, patience)
     now = {"invocation": served["invocation"], "restarts_tolerated": served["restarts"]}
     hold({**undertaken, **launched, **now}, part)
     return served
+
+
+def _start(undertaken: dict[str, Any], part: Work) -> dict[str, Any]:
+    """Start it; what an earlier start of this very unit has left in its way is ended first."""
+    try:
+        return start(undertaken, part)
+    except Failure as failure:
+        in_its_way = failure.kind in ("port-taken", "gpus-busy")
+        if not in_its_way or not left_overs.end({"unit": undertaken["unit"]}, part)["ended"]:
+            raise
+    return start(undertaken, part)

@@ -17,6 +17,8 @@ from deployments.sandbox.stories import STORIES, Story
 
 ON_HOST = Path(__file__).with_name("on_host.py")
 HEALTHY_SECONDS = 60
+NO_CUBIN = "no-cubin"
+"""Below the small story's index: the same without any flashinfer-cubin."""
 ASK = "import sys, urllib.request; urllib.request.urlopen(sys.argv[1], timeout=2)"
 
 
@@ -92,7 +94,10 @@ def publish(folder: Path) -> None:
     """Write the wheel indexes of all stories below a folder."""
     for story in STORIES.values():
         cubins = [catalog.flashinfer_cubin(version) for version in story.offered_cubins]
-        index.write(folder / story.index_path, story.nightly, [story.old], cubins)
+        others = [catalog.filler(name, version) for name, version in story.offered]
+        index.write(folder / story.index_path, story.nightly, [story.old], [*cubins, *others])
+    few = STORIES["small"]
+    index.write(folder / few.index_path / NO_CUBIN, few.nightly, [few.old], [])
 
 
 def wheel_index(host: SandboxHost, story: Story) -> str:

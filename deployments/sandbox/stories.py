@@ -41,6 +41,7 @@ class Story:
     forbidden_config_keys: tuple[str, ...]
     serve_options: tuple[str, ...]
     index_path: str = ""
+    offered: tuple[tuple[str, str], ...] = ()
     api_key: str | None = None
     listen: str = "0.0.0.0"  # noqa: S104
 
@@ -238,10 +239,12 @@ def dump(i, activations):
 )
 
 # A few packages, nothing out of step and nothing left behind: for tests of all that can fail.
+# Beside them the index offers what does not go with them.
 _ALL_BUT_A_FEW = frozenset(lock()) - {
     "fastapi",
     "flashinfer-python",
     "numpy",
+    "nvidia-cutlass-dsl",
     "psutil",
     "pydantic",
     "requests",
@@ -279,16 +282,23 @@ SMALL = Story(
         version="0.16.0rc2.dev347+g6f7a8b9c0",
         commit="6f7a8b9c0fffffffffffffffffffffffffffffff",
         flashinfer="0.6.4",
+        asks=("numpy<2.3", "nvidia-cutlass-dsl==4.8.1"),
         left_out=_ALL_BUT_A_FEW,
     ),
     cubin="0.6.4",
-    offered_cubins=("0.6.4",),
+    offered_cubins=("0.6.3", "0.6.4"),
     markers=("DUMP_ACTS",),
     debug_code={},
     debug_files=DebugFiles("/tmp/*.pt", 2, 2_000),  # noqa: S108
     forbidden_config_keys=("quantization_config",),
     serve_options=("--tensor-parallel-size", "2"),
     index_path="small",
+    offered=(
+        ("numpy", "2.4.0"),
+        ("nvidia-cutlass-dsl", "4.5.0"),
+        ("torch", "2.8.0"),
+        ("transformers", "5.0.0"),
+    ),
     api_key="small-key-of-the-sandbox",
 )
 

@@ -23,6 +23,10 @@ _HARMLESS_WHERE_IT_RUNS = frozenset(
 )
 
 
+_SEEN_ON_THE_HOST = ("port-taken", "gpus-busy")
+"""Ends of a start whose cause was seen on the host itself: what the journal says is another one."""
+
+
 class Evidence(BaseModel):
     """One line of the journal; hostile text, shown and never acted upon."""
 
@@ -108,6 +112,8 @@ def _matched(
 ) -> tuple[Rule | None, Captured, Symptoms]:
     """Find the root cause, and the first rule that knows it."""
     cause = root_cause(entries, has_died=death.kind not in ("running", "not-asked"))
+    if death.kind in _SEEN_ON_THE_HOST:
+        cause = None
     if cause is not None and death.kind == "running" and cause.weight in _HARMLESS_WHERE_IT_RUNS:
         cause = None
     symptoms = Symptoms(entries, cause, facts, death, lines_read)

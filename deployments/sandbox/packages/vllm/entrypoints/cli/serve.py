@@ -12,7 +12,7 @@ import time
 from typing import NoReturn
 
 from ... import __version__
-from ...standin import recording
+from ...standin import needs, recording
 from ...standin.failures import Failure, planned
 from ...standin.model import CONVERTS, RUNNERS, TASKS, Model, task_of
 from ...standin.process import PID, TIME, say
@@ -78,6 +78,7 @@ def run_server(
 ) -> None:
     """Go through the recorded start, then serve."""
     fail_at("import", failure, engine, new)
+    needs.check(__version__)
     sock = launch(args, engine, new, failure)
     served = tuple(args.served_model_name or (model,))
     task = task_of(args.runner, args.convert)
