@@ -9,7 +9,7 @@ from blocks.supervisor import commands, environment, uv
 from blocks.supervisor.failures import Failure
 from blocks.supervisor.work import Work
 
-_SECONDS = 3600
+_SECONDS = 1500
 
 
 def fetch(arguments: dict[str, Any], work: Work) -> dict[str, Any]:

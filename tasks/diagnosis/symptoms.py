@@ -44,6 +44,8 @@ class Facts(BaseModel):
         has_ninja: the same of ninja.
         brings_ninja: whether the environment has a ninja of its own; None where nobody looked.
         path: where the service looks for programs; None where nobody looked.
+        runs_as_owner: whether the service's user is the environment's owner, whose caches it reads
+            then; None where nobody looked.
         left_overs: what is left of the unit's earlier starts while it does not run.
         gpu_processes: the commands of strangers that hold the GPUs; None where nobody looked.
     """
@@ -60,6 +62,7 @@ class Facts(BaseModel):
     has_ninja: bool | None = None
     brings_ninja: bool | None = None
     path: str | None = None
+    runs_as_owner: bool | None = None
     left_overs: tuple[str, ...] = ()
     gpu_processes: tuple[str, ...] | None = None
 
@@ -85,7 +88,8 @@ class Facts(BaseModel):
     def from_supervisor(cls, document: Mapping[str, Any]) -> "Facts":
         """Read the supervisor's `facts` (docs/supervisor.md), as they came or dumped again."""
         environment = document["environment"]
-        tools = document.get("tools") or {}
+        tools, unit = document.get("tools") or {}, document.get("unit") or {}
+        owner = environment.get("owner")
         return cls(
             packages=tuple(
                 Installed(one["name"], one["version"], tuple(one.get("requires", ())))
@@ -94,7 +98,8 @@ class Facts(BaseModel):
             python=environment.get("python_version") or "3.12",
             machine=document["host"]["machine"],
             environment=environment.get("path"),
-            unit=(document.get("unit") or {}).get("name"),
+            unit=unit.get("name"),
+            runs_as_owner=None if owner is None else (unit.get("user") or "root") == owner,
             has_nvcc=tools.get("nvcc"),
             has_ninja=tools.get("ninja"),
             brings_ninja=tools.get("own_ninja"),

@@ -54,6 +54,14 @@ def test_then_what_vllm_downloads() -> None:
     )
 
 
+def test_nothing_is_fetched_into_a_cache_that_the_service_does_not_read() -> None:
+    found = remedy(
+        "flashinfer-cubin", "0.6.13", "0.6.14", resolvable=["download"], runs_as_owner=False
+    )
+
+    assert (found.safety, found.acts) == ("approval", ())
+
+
 @pytest.mark.parametrize(
     ("nvcc", "ninja", "safety"),
     [

@@ -82,7 +82,8 @@ def _cubin(facts: Facts, wanted: Version, undo: str) -> Iterator[Remedy]:
         where = f"Install {package} from FlashInfer's own index; {_STAYS}"
         yield _install(facts, package, (own_index(package),), undo, where)
     vllm = strict.version(facts.version("vllm") or "")
-    if facts.can("download", unknown=False) and vllm and vllm >= _DOWNLOADS_FROM:
+    fetches = facts.can("download", unknown=False) and facts.runs_as_owner is not False
+    if fetches and vllm and vllm >= _DOWNLOADS_FROM:
         # The package that is out of step stops every import of flashinfer, vLLM's own as well.
         acts = (Uninstall(packages=(CUBIN,)), FetchKernels())
         instead = f"Let vLLM fetch the kernels instead of {CUBIN}: `vllm download-kernels`; "
