@@ -77,8 +77,7 @@ class Sieve:
         """Return the telling lines of a block with their places in it."""
         shapes = block.translate(None, _NUMBERS).split(b"\n")
         self.lines_read += len(shapes)
-        listed = b'"MESSAGE":[' in block or b'"MESSAGE" : [' in block
-        if listed:
+        if b"{" in block and (b'"MESSAGE":[' in block or b'"MESSAGE" : [' in block):
             self._uncover(block.split(b"\n"), shapes)
         if self._open_until < first and self._known.issuperset(shapes):
             return []
