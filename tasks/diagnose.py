@@ -67,11 +67,12 @@ def _who_offers(run: Redeployment, package: str) -> frozenset[str]:
     What vLLM downloads by itself is offered always: whether it can is seen when it is tried.
     """
     service = run.service
-    for source, indexes in (("configured", []), ("flashinfer", [own_index(package)])):
+    for source, first in (("configured", []), ("flashinfer", [own_index(package)])):
         arguments = {
             "environment": service.environment,
             "requirements": [package],
-            "indexes": [*indexes, *service.indexes],
+            "first_indexes": first,
+            "indexes": service.indexes,
         }
         try:
             run.do(

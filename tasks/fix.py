@@ -94,10 +94,8 @@ def operation_of(act: Act, service: Service, rule: str) -> tuple[str, dict[str, 
     environment = {"environment": service.environment}
     match act:
         case Install():
-            indexes = [*act.indexes, *service.indexes]
-            packages = list(act.packages)
-            sources = {"indexes": indexes, "find_links": []}
-            return "install", {**environment, "packages": packages, **sources}
+            sources = {"first_indexes": list(act.indexes), "indexes": service.indexes}
+            return "install", {**environment, "packages": list(act.packages), **sources}
         case Uninstall():
             return "uninstall", {**environment, "packages": list(act.packages)}
         case FetchKernels():
@@ -119,7 +117,8 @@ def _exact(run: Redeployment, act: Install) -> tuple[str, ...]:
     arguments = {
         "environment": run.service.environment,
         "requirements": list(act.packages),
-        "indexes": [*act.indexes, *run.service.indexes],
+        "first_indexes": list(act.indexes),
+        "indexes": run.service.indexes,
     }
     found = run.do("fix", "resolve", arguments, operation="fix-resolve")["packages"]
     names = (str(canonicalize_name(Requirement(one).name)) for one in act.packages)

@@ -30,9 +30,11 @@ def add(arguments: dict[str, Any], work: Work) -> dict[str, Any]:
     lines = (_HEAD.format(holder=holder), "[Service]", *arguments["lines"])
     text = "".join(f"{line}\n" for line in lines)
     try:
-        path.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
-        store.with_room(work.root / "reserve", lambda: _write(path, text))
-        store.sync_folder(path.parent)
+        if not path.parent.is_dir():
+            path.parent.mkdir(parents=True)
+            path.parent.chmod(0o755)
+        store.write_text(path, text)
+        path.chmod(0o644)
     except OSError as error:
         raise Failure(
             "not-written",
@@ -65,17 +67,6 @@ def _folder(unit: str) -> Path:
 def _first_line(path: Path) -> str:
     with path.open(encoding="utf-8", errors="replace") as file:
         return file.readline(1000).rstrip("\n")
-
-
-def _write(path: Path, text: str) -> None:
-    beside = path.with_name(f".{path.name}.new")
-    descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o644)
-    with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-        os.fchmod(descriptor, 0o644)
-        file.write(text)
-        file.flush()
-        os.fsync(descriptor)
-    beside.replace(path)
 
 
 def _reload() -> None:

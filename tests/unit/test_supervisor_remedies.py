@@ -50,6 +50,7 @@ def test_a_drop_in_is_a_file_of_its_own_after_all_others(
 def test_a_second_run_writes_the_same_file(tmp_path: Path, units_folder: Path) -> None:
     assert add(tmp_path, "r1") == add(tmp_path, "r1")
     assert len(list(units_folder.iterdir())) == 1
+    assert units_folder.stat().st_mode & 0o777 == 0o755
 
 
 def test_the_way_back_removes_what_its_own_redeploy_added(
