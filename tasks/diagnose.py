@@ -26,13 +26,13 @@ def find_cause(run: Redeployment, failure: StepFailed, launched: Launched | None
         failure: how the start failed.
         launched: the start, if systemd accepted it and it is the start that failed.
     """
-    journal = _recorded(run, "journal", _journal_of(run, failure, launched))
+    journal = _recorded(run, "journal", journal_of(run, failure, launched))
     found = _recorded(run, "facts", run.service.location())
     entries, death = from_supervisor(journal["entries"]), _death(failure.kind, failure.fields)
     facts = Facts.from_supervisor(found)
     wanted = package_asked_for(entries, facts, death)
     if wanted:
-        facts = facts.model_copy(update={"resolvable": _who_offers(run, wanted)})
+        facts = facts.model_copy(update={"resolvable": who_offers(run, wanted)})
     finding = diagnose(entries, facts, death)
     publish(run, "diagnosis", report.diagnosis_page(finding, failure), finding.headline)
     run.log(finding.headline)
@@ -61,10 +61,11 @@ def _death(kind: str, fields: dict[str, Any]) -> Death:
     )
 
 
-def _who_offers(run: Redeployment, package: str) -> frozenset[str]:
+def who_offers(run: Redeployment, package: str) -> frozenset[str]:
     """Ask the service's indexes for a package, and FlashInfer's own where they have it not.
 
-    What vLLM downloads by itself is offered always: whether it can is seen when it is tried.
+    One that cannot be asked offers nothing. What vLLM downloads by itself is offered always:
+    whether it can is seen when it is tried.
     """
     service = run.service
     for source, first in (("configured", []), ("flashinfer", [own_index(package)])):
@@ -82,20 +83,20 @@ def _who_offers(run: Redeployment, package: str) -> frozenset[str]:
                 operation=f"diagnose-{source}",
                 deadline_seconds=_RESOLVE_SECONDS,
             )
-        except StepFailed as failure:
-            if failure.kind != "unresolvable":
-                raise
+        except StepFailed:
             continue
         return frozenset({source, "download"})
     return frozenset({"download"})
 
 
-def _journal_of(
-    run: Redeployment, failure: StepFailed, launched: Launched | None
-) -> dict[str, Any]:
+def journal_of(run: Redeployment, failure: StepFailed, launched: Launched | None) -> dict[str, Any]:
+    """Return which part of the journal is about a failed start.
+
+    What earlier starts died of is not why one was not begun, so of such only what came since.
+    """
     invocation = launched.invocation if launched else failure.fields.get("invocation")
     since = launched.started if launched else None
-    if invocation is None:  # what earlier starts died of is not why this one was not begun
+    if invocation is None:
         since = next((one["started"] for one in run.recorded(run.phase)), None)
     return {
         "unit": run.service.unit,
