@@ -2,36 +2,23 @@
 
 import json
 import time
-from collections.abc import Iterator
 from typing import Any, cast
 
 import pytest
-from tenacity import wait_none
 
 from blocks.errors import HostError, HostUnreachable
 from blocks.hooks import CommandHook
 from blocks.host import Host
 from blocks.service import Service
-from tasks import hooks
 from tasks import undrain as undraining
 from tasks.drain import Drained, Unreadable, requests_in, take_out, wait_until_idle
 from tasks.errors import StepFailed
 from tasks.redeployment import Redeployment
 from tasks.request import Request
 from tasks.undrain import put_back, put_in
-from tests.unit.routers import IDLE, SECRET, NearHost, Router, routing
+from tests.unit.routers import IDLE, SECRET, NearHost, Router
 
-
-@pytest.fixture
-def router() -> Iterator[Router]:
-    with routing() as router:
-        yield router
-
-
-@pytest.fixture(autouse=True)
-def quickly(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let pauses between tries pass at once."""
-    monkeypatch.setattr(hooks, "PAUSES", wait_none())
+pytestmark = pytest.mark.usefixtures("quickly")
 
 
 def test_requests_are_counted_over_all_engines() -> None:

@@ -5,34 +5,22 @@ import os
 import pickle
 import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, cast
 
 import pytest
 from pydantic import TypeAdapter, ValidationError
-from tenacity import wait_none
 
 from blocks.hooks import CommandHook, Hook, HttpHook, OptionalHook
 from blocks.host import Host
 from blocks.service import Service
 from tasks import hooks
 from tasks.hooks import HookFailed, call
-from tests.unit.routers import SECRET, NearHost, Router, routing
+from tests.unit.routers import SECRET, NearHost, Router
 
 HOOKS: TypeAdapter[Any] = TypeAdapter(OptionalHook)
 
-
-@pytest.fixture
-def router() -> Iterator[Router]:
-    with routing() as router:
-        yield router
-
-
-@pytest.fixture(autouse=True)
-def quickly(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let pauses between tries pass at once."""
-    monkeypatch.setattr(hooks, "PAUSES", wait_none())
+pytestmark = pytest.mark.usefixtures("quickly")
 
 
 def called(hook: Hook) -> None:
