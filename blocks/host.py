@@ -131,8 +131,12 @@ class Host(Block):
         timeout: float = 30,
         repeatable: bool = False,
         on_line: Callable[[str], None] | None = None,
+        as_root: bool = False,
     ) -> Ran:
         """Run an argument vector on the host.
+
+        As root with a `sudo_password`, a program that sudo does not ask for one finds a line before
+        its input. That sudo takes the password is proven first, once.
 
         Args:
             argv: The program and its arguments; quoted here, never by the caller.
@@ -140,36 +144,19 @@ class Host(Block):
             timeout: Seconds after which it is given up.
             repeatable: Whether it may be sent again when the link was lost after it was sent.
             on_line: Told each line of its output when it comes, in another thread.
+            as_root: Whether it is root's, by sudo where that is configured.
 
         Raises:
             HostUnreachable: No link for `link_patience_seconds`, or it was lost under way.
             HostKeyRejected: The host's key is not a known one.
             AuthenticationRefused: The host refuses user or key.
+            SudoRefused: sudo does not take the password. Whether it lets the program run,
+                `sudo_refusal` tells.
             CommandFailed: It did not end within `timeout`.
         """
         data = (input or "").encode()
-        return self._again(repeatable)(self._run_once, tuple(argv), data, timeout, on_line)
-
-    def run_as_root(
-        self,
-        argv: Sequence[str],
-        *,
-        input: str | None = None,  # noqa: A002
-        timeout: float = 30,
-        repeatable: bool = False,
-        on_line: Callable[[str], None] | None = None,
-    ) -> Ran:
-        """Run an argument vector as root: as `run` does, by sudo where that is configured.
-
-        With a `sudo_password`, a program that sudo does not ask for one finds a line before its
-        input. That sudo takes the password is proven first, once.
-
-        Raises:
-            SudoRefused: It does not. Whether it lets the program run, `sudo_refusal` tells.
-            RedeployError: As `run` does.
-        """
-        data = (input or "").encode()
-        return self._again(repeatable)(self._root_once, tuple(argv), data, timeout, on_line)
+        once = self._root_once if as_root else self._run_once
+        return self._again(repeatable)(once, tuple(argv), data, timeout, on_line)
 
     def sudo_refusal(self, ran: Ran) -> SudoRefused | None:
         """Return why sudo has not let a command run; None if it is the command that ended so."""

@@ -217,12 +217,13 @@ class Supervisor:
                 on_progress(told["progress"])
 
         try:
-            return self.host.run_as_root(
+            return self.host.run(
                 (*self._call, verb),
                 input=json.dumps(payload),
                 timeout=timeout,
                 repeatable=True,
                 on_line=take if on_progress is not None else None,
+                as_root=True,
             )
         except SudoRefused as refused:
             raise self._told_what_to_allow(refused) from None
