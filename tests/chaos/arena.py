@@ -13,7 +13,7 @@ from tests.chaos.faults import STRIKE, Site, heal
 from tests.chaos.index import Index
 from tests.integration import on_host
 from tests.integration.polling import until
-from tests.integration.scenes import Scene, stage, strike
+from tests.integration.scenes import Scene, on_stage
 from tests.integration.serving import Serving, serving
 
 LOAD_SECONDS = 3
@@ -91,15 +91,14 @@ def arena(number: int, folder: Path) -> Iterator[Arena]:
     """Boot a host for cells, and take it away again."""
     own = folder / str(number)
     own.mkdir()
-    scene = stage(number, STORIES["small"], own, extra=SHORT, load_seconds=LOAD_SECONDS)
-    index = Index(scene.host.index_url)
-    scene.rewrite = lambda text: _impatient(text, scene.host.index_url, index.url)
-    scene.describe()
-    try:
-        yield Arena(scene, index, own)
-    finally:
-        index.close()
-        strike(scene)
+    with on_stage(number, STORIES["small"], own, extra=SHORT, load_seconds=LOAD_SECONDS) as scene:
+        index = Index(scene.host.index_url)
+        scene.rewrite = lambda text: _impatient(text, scene.host.index_url, index.url)
+        scene.describe()
+        try:
+            yield Arena(scene, index, own)
+        finally:
+            index.close()
 
 
 def settled(scene: Scene) -> None:

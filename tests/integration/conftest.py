@@ -8,7 +8,7 @@ import pytest
 from deployments.sandbox.stories import STORIES
 from tests.integration.in_process import save_blocks, say_the_rest
 from tests.integration.prefect_api import PrefectApi
-from tests.integration.scenes import Scene, stage, strike, sweep
+from tests.integration.scenes import Scene, on_stage, sweep
 from tests.integration.serving import Serving, serving
 
 QUICK = """
@@ -28,9 +28,8 @@ def workshop(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def kimi_host(workshop: Path) -> Iterator[Scene]:
     """The first story on a host of its own."""
-    scene = stage(1, STORIES["kimi"], workshop)
-    yield scene
-    strike(scene)
+    with on_stage(1, STORIES["kimi"], workshop) as scene:
+        yield scene
 
 
 @pytest.fixture
@@ -51,10 +50,9 @@ def server(workshop: Path, kimi_host: Scene) -> Iterator[Serving]:
 @pytest.fixture(scope="session")
 def second_host(workshop: Path, server: Serving) -> Iterator[Scene]:
     """The second story on a host of its own."""
-    scene = stage(2, STORIES["second"], workshop)
-    scene.publish(lambda config: save_blocks(server, config))
-    yield scene
-    strike(scene)
+    with on_stage(2, STORIES["second"], workshop) as scene:
+        scene.publish(lambda config: save_blocks(server, config))
+        yield scene
 
 
 @pytest.fixture
@@ -66,10 +64,9 @@ def second(second_host: Scene) -> Scene:
 @pytest.fixture(scope="session")
 def small_host(workshop: Path, server: Serving) -> Iterator[Scene]:
     """The story of few packages on a host of its own: quick, with a short deadline."""
-    scene = stage(3, STORIES["small"], workshop, extra=QUICK, load_seconds=1)
-    scene.publish(lambda config: save_blocks(server, config))
-    yield scene
-    strike(scene)
+    with on_stage(3, STORIES["small"], workshop, extra=QUICK, load_seconds=1) as scene:
+        scene.publish(lambda config: save_blocks(server, config))
+        yield scene
 
 
 @pytest.fixture

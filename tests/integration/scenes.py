@@ -3,7 +3,8 @@
 import os
 import re
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -85,7 +86,8 @@ def sweep() -> None:
             hosts.remove(one.name)
 
 
-def stage(
+@contextmanager
+def on_stage(
     number: int,
     story: Story,
     folder: Path,
@@ -93,8 +95,8 @@ def stage(
     service: str = "",
     extra: str = "",
     load_seconds: float | None = None,
-) -> Scene:
-    """Boot a host of this test run with a story.
+) -> Iterator[Scene]:
+    """Have a host of this test run with a story while the block runs.
 
     Args:
         number: which host of the run it is.
@@ -107,14 +109,12 @@ def stage(
     host = prepare(f"t{number}p{os.getpid()}", story.key, say=_quiet)
     config = Path(tempfile.mkdtemp(dir=folder), "redeploy.toml")
     scene = Scene(story, host, service or story.service, config, extra, load_seconds)
-    scene.set_load()
-    scene.describe()
-    return scene
-
-
-def strike(scene: Scene) -> None:
-    """Take the host away again, by its own name."""
-    hosts.remove(scene.host.name)
+    try:
+        scene.set_load()
+        scene.describe()
+        yield scene
+    finally:
+        hosts.remove(host.name)
 
 
 def _quiet(_message: str) -> None:

@@ -15,7 +15,7 @@ from tests.chaos.checker import violations
 from tests.integration import on_host
 from tests.integration.conftest import QUICK
 from tests.integration.prefect_api import FlowRun
-from tests.integration.scenes import Scene, stage, strike
+from tests.integration.scenes import Scene, on_stage
 from tests.integration.serving import Serving, serving
 
 pytestmark = [pytest.mark.host, pytest.mark.timeout(240)]
@@ -29,9 +29,8 @@ QUICKLY = {
 @pytest.fixture(scope="module")
 def alone_host(workshop: Path) -> Iterator[Scene]:
     """A host whose server may be killed."""
-    scene = stage(6, STORIES["small"], workshop, extra=QUICK, load_seconds=2)
-    yield scene
-    strike(scene)
+    with on_stage(6, STORIES["small"], workshop, extra=QUICK, load_seconds=2) as scene:
+        yield scene
 
 
 @pytest.fixture

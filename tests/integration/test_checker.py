@@ -11,7 +11,7 @@ from deployments.sandbox.stories import STORIES
 from tests.chaos.checker import violations
 from tests.integration.on_host import REMEMBERED
 from tests.integration.polling import until
-from tests.integration.scenes import Scene, stage, strike
+from tests.integration.scenes import Scene, on_stage
 
 pytestmark = [pytest.mark.host, pytest.mark.timeout(180)]
 
@@ -90,9 +90,8 @@ PLANTED = {
 
 @pytest.fixture(scope="module")
 def scene(workshop: Path) -> Iterator[Scene]:
-    made = stage(6, STORY, workshop, load_seconds=0.2)
-    yield made
-    strike(made)
+    with on_stage(6, STORY, workshop, load_seconds=0.2) as made:
+        yield made
 
 
 def test_a_host_on_which_nothing_happened_is_well(scene: Scene) -> None:

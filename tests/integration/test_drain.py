@@ -20,7 +20,7 @@ from tests.integration.conftest import QUICK
 from tests.integration.in_process import redeploy, save_blocks
 from tests.integration.polling import until
 from tests.integration.prefect_api import FlowRun
-from tests.integration.scenes import Scene, stage, strike
+from tests.integration.scenes import Scene, on_stage
 from tests.integration.serving import Serving
 
 pytestmark = [pytest.mark.host, pytest.mark.timeout(240)]
@@ -105,14 +105,14 @@ drain_deadline_seconds = 30
 drain = {{ url = "{routers.url}/out", bearer = {{ env = "ROUTER_KEY" }} }}
 undrain = {{ argv = ["sh", "/etc/router-mark", "in", "a b; reboot"] }}
 """
-    with pytest.MonkeyPatch.context() as patch:
+    asked = {"service": "drained", "extra": QUICK + hooks}
+    with (
+        pytest.MonkeyPatch.context() as patch,
+        on_stage(5, STORIES["small"], workshop, **asked, load_seconds=1) as scene,
+    ):
         patch.setenv("ROUTER_KEY", KEY)
-        scene = stage(
-            5, STORIES["small"], workshop, service="drained", extra=QUICK + hooks, load_seconds=1
-        )
         scene.publish(lambda config: save_blocks(server, config))
         yield scene
-    strike(scene)
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ from tests.integration.conftest import QUICK
 from tests.integration.failing import Case, Ended, Failing, shared
 from tests.integration.in_process import redeploy, save_blocks
 from tests.integration.on_host import Logged
-from tests.integration.scenes import Scene, stage, strike
+from tests.integration.scenes import Scene, on_stage
 from tests.integration.serving import Serving
 
 pytestmark = [pytest.mark.host, pytest.mark.timeout(240)]
@@ -34,11 +34,10 @@ WHILE_SERVING = [one for one in FAILURES if one[1] == "serving"]
 @pytest.fixture(scope="module")
 def pair(small_host: Scene, server: Serving, workshop: Path) -> Iterator[list[Scene]]:
     """Two hosts of the small story, with a load time of one second."""
-    other = stage(4, STORIES["small"], workshop, service="small-too", extra=QUICK, load_seconds=1)
-    other.publish(lambda config: save_blocks(server, config))
-    scenes = [small_host.fresh(), other]
-    yield scenes
-    strike(other)
+    asked = {"service": "small-too", "extra": QUICK}
+    with on_stage(4, STORIES["small"], workshop, **asked, load_seconds=1) as other:
+        other.publish(lambda config: save_blocks(server, config))
+        yield [small_host.fresh(), other]
 
 
 @pytest.fixture(scope="module")

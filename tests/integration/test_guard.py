@@ -12,7 +12,7 @@ from tests.integration import on_host
 from tests.integration.conftest import QUICK
 from tests.integration.in_process import save_blocks
 from tests.integration.polling import until
-from tests.integration.scenes import Scene, stage, strike
+from tests.integration.scenes import Scene, on_stage
 from tests.integration.serving import Serving
 
 pytestmark = [pytest.mark.host, pytest.mark.timeout(240)]
@@ -25,12 +25,10 @@ BROKEN = b"[Service]\nExecStart=\nExecStart=/bin/false\n"
 @pytest.fixture(scope="module")
 def left_host(server: Serving, workshop: Path) -> Iterator[Scene]:
     """A host that waits for five seconds only."""
-    scene = stage(
-        5, STORIES["small"], workshop, service="small-left", extra=GRACE + QUICK, load_seconds=3
-    )
-    scene.publish(lambda config: save_blocks(server, config))
-    yield scene
-    strike(scene)
+    asked = {"service": "small-left", "extra": GRACE + QUICK}
+    with on_stage(5, STORIES["small"], workshop, **asked, load_seconds=3) as scene:
+        scene.publish(lambda config: save_blocks(server, config))
+        yield scene
 
 
 @pytest.fixture

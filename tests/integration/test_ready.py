@@ -12,7 +12,7 @@ from tests.integration.conftest import QUICK
 from tests.integration.in_process import redeploy, save_blocks, say_the_rest
 from tests.integration.polling import until
 from tests.integration.prefect_api import FlowRun
-from tests.integration.scenes import Scene, stage, strike
+from tests.integration.scenes import Scene, on_stage
 from tests.integration.serving import Serving
 
 pytestmark = [pytest.mark.host, pytest.mark.timeout(240)]
@@ -29,11 +29,10 @@ LIES = {
 @pytest.fixture(scope="module")
 def scene(server: Serving, workshop: Path) -> Iterator[Scene]:
     """The small story, whose systemd may restart it once on the way."""
-    extra = QUICK + "restarts_tolerated = 1\n"
-    made = stage(6, STORIES["small"], workshop, service="small-once", extra=extra, load_seconds=1)
-    made.publish(lambda config: save_blocks(server, config))
-    yield made
-    strike(made)
+    asked = {"service": "small-once", "extra": QUICK + "restarts_tolerated = 1\n"}
+    with on_stage(6, STORIES["small"], workshop, **asked, load_seconds=1) as made:
+        made.publish(lambda config: save_blocks(server, config))
+        yield made
 
 
 @pytest.fixture
@@ -100,15 +99,13 @@ def test_a_restart_that_is_not_tolerated_ends_the_attempt_at_once(
 
 
 def test_an_embedding_service_with_a_key_on_loopback_only(server: Serving, workshop: Path) -> None:
-    made = stage(7, STORIES["embed"], workshop, extra="benchmark = { num_prompts = 4 }\n")
-    try:
+    quick = "benchmark = { num_prompts = 4 }\n"
+    with on_stage(7, STORIES["embed"], workshop, extra=quick) as made:
         save_blocks(server, made.config)
         run = redeploy(server, service=made.service, benchmark=False)
         assert run.state.type == "COMPLETED", run.state.message
         started = on_host.record(made.host, run.id)["starts"][0]
         assert (started["kind"], started["host"]) == ("embedding", made.host.name)
-    finally:
-        strike(made)
 
 
 def _with_one_crash(scene: Scene, server: Serving) -> FlowRun:

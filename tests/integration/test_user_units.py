@@ -13,7 +13,7 @@ from tests.integration import on_host
 from tests.integration.conftest import QUICK
 from tests.integration.in_process import save_blocks
 from tests.integration.polling import until
-from tests.integration.scenes import Scene, stage, strike
+from tests.integration.scenes import Scene, on_stage
 from tests.integration.serving import Serving
 
 pytestmark = [pytest.mark.host, pytest.mark.timeout(300)]
@@ -39,17 +39,15 @@ systemctl daemon-reload
 @pytest.fixture
 def own(server: Serving, workshop: Path) -> Iterator[Scene]:
     """A host whose service is a unit of the user who runs it."""
-    scene = stage(
-        6, STORIES["small"], workshop, service="small-own", extra=GRACE + QUICK, load_seconds=1
-    )
-    _hand_over(scene.host, scene.story)
-    scene.rewrite = lambda text: text.replace(
-        'user = "root"', f'user = "{USER}"\nuser_units = true'
-    )
-    scene.describe()
-    scene.publish(lambda config: save_blocks(server, config))
-    yield scene
-    strike(scene)
+    asked = {"service": "small-own", "extra": GRACE + QUICK}
+    with on_stage(6, STORIES["small"], workshop, **asked, load_seconds=1) as scene:
+        _hand_over(scene.host, scene.story)
+        scene.rewrite = lambda text: text.replace(
+            'user = "root"', f'user = "{USER}"\nuser_units = true'
+        )
+        scene.describe()
+        scene.publish(lambda config: save_blocks(server, config))
+        yield scene
 
 
 def _hand_over(host: SandboxHost, told: Story) -> None:
