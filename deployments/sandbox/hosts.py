@@ -17,7 +17,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from deployments.sandbox import base, index_server, network, preflight, ssh, state
+from deployments.sandbox import base, data_disk, index_server, network, preflight, ssh, state
 from deployments.sandbox.command import run
 from deployments.sandbox.errors import SandboxError
 from deployments.sandbox.ssh import SandboxHost
@@ -152,14 +152,22 @@ def remove(name: str) -> None:
 
 
 def kill(name: str) -> None:
-    """End a host at once, as a crash of its kernel would."""
+    """End a host at once, as a power cut would.
+
+    Its environment's file system loses what was not synced; all else that it wrote stays, since
+    that lies on this machine's own.
+    """
     pid = leader(name)
     if pid is None:
         raise SandboxError(f"{name} is not up.", f"Boot it: redeploy sandbox up {name}.")
+    folder = state.host_folder(name)
+    keeper = int((folder / "pid").read_text())
     with state.locked("hosts"):
-        os.kill(pid, signal.SIGKILL)
-        _wait_for_end(name, 5)
+        with data_disk.losing_what_is_not_synced(keeper, folder / "data"):
+            os.kill(pid, signal.SIGKILL)
+            _wait_for_end(name, 5)
         _reap(name)
+        _wait_for_loop(name)  # a boot would find the file system that was ended
 
 
 def reboot(name: str) -> SandboxHost:

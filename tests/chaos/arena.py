@@ -52,6 +52,9 @@ class Arena:
         self.index.struck = 0
         if cell.fault == "disk-full":
             on_host.mount_small(self.scene.host, on_host.REMEMBERED, "16m")
+        if cell.fault == "power-cut":  # this file system loses what was not synced
+            beside = f"{self.scene.story.data_path}/remembered"
+            on_host.lay_on(self.scene.host, on_host.REMEMBERED, beside)
         version = self.scene.story.nightly.version
         if cell.phase in FAILING:
             story.set_failure(self.scene.host, "crash", "loading", version=version)

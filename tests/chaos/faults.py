@@ -46,6 +46,7 @@ def _link_cut(site: Site) -> None:
 
 
 def _power_cut(site: Site) -> None:
+    """Take away what was not synced, of the environment and of what the host remembers."""
     hosts.kill(site.scene.host.name)
     site.scene.host = hosts.up(site.scene.host.name)
 

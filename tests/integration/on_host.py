@@ -278,6 +278,13 @@ def mount_small(host: SandboxHost, folder: str, size: str) -> None:
     _ssh(host, "mount", "-t", "tmpfs", "-o", f"size={size},mode=700", "tmpfs", folder)
 
 
+def lay_on(host: SandboxHost, folder: str, elsewhere: str) -> None:
+    """Have a folder lie at another place from now on, after a boot too."""
+    _ssh(host, "install", "-d", "-m", "700", folder, elsewhere)
+    append(host, "/etc/fstab", f"{elsewhere} {folder} none bind 0 0\n")
+    _ssh(host, "mount", folder)
+
+
 def unmount(host: SandboxHost, folder: str) -> None:
     """Take a file system off a folder again."""
     _ssh(host, "umount", "--lazy", folder)

@@ -137,6 +137,23 @@ def test_the_service_survives_reboot_and_kill(laid_out: tuple[SandboxHost, Story
     )
 
 
+def test_a_kill_takes_what_was_not_synced_from_the_environments_file_system(
+    laid_out: tuple[SandboxHost, Story],
+) -> None:
+    host, story = laid_out
+    synced, lost, kept = (f"{story.data_path}/synced", f"{story.data_path}/lost", "/root/kept")
+    shell(host, f"echo safe >{synced}; sync -f {synced}")
+    writing = f"while :; do echo >>{lost}; echo >>{kept}; done"
+    shell(host, f"systemd-run --quiet sh -c '{writing}'")
+    until(lambda: ssh.run(host, "test", "-s", kept, check=False).returncode == 0, "lines", 10)
+    hosts.kill(NAME)
+    hosts.up(NAME)
+    written, left = shell(host, f"cat {kept} | wc -l; cat {lost} 2>/dev/null | wc -l").split()
+    assert int(left) < int(written)
+    assert shell(host, f"cat {synced}") == "safe"
+    layout.wait_until_healthy(host, story)
+
+
 def test_a_cut_cable_swallows_packets_until_it_is_healed(
     laid_out: tuple[SandboxHost, Story],
 ) -> None:
