@@ -2,6 +2,7 @@
 
 import json
 import os
+import pwd
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -18,10 +19,15 @@ NOBODY = 65534
 
 
 @pytest.fixture
-def own(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    """Work for a user; return the user's name."""
+def own(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """Work for a user, with variables that say otherwise; return the user's name."""
     monkeypatch.setattr(os, "geteuid", lambda: NOBODY)
-    monkeypatch.setenv("XDG_RUNTIME_DIR", "/run/user/other")
+    for name in ("HOME", "XDG_CONFIG_HOME", "XDG_STATE_HOME"):
+        monkeypatch.setenv(name, "/elsewhere")
+    said = getattr(request, "param", "/run/user/other")
+    monkeypatch.setenv("XDG_RUNTIME_DIR", said or "")
+    if said is None:
+        monkeypatch.delenv("XDG_RUNTIME_DIR")
     assert scope.choose(["--user", "status"]) == ["status"]
     yield str(scope.now().user)
     monkeypatch.undo()
@@ -29,13 +35,46 @@ def own(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     scope.choose([])
 
 
-def test_root_works_for_the_system_and_a_user_for_the_user(own: str) -> None:
+def test_root_works_for_the_system_and_its_variables_are_left_alone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    monkeypatch.setenv("XDG_RUNTIME_DIR", "/run/user/other")
+    assert scope.choose(["status", "--user"]) == ["status", "--user"]
+    chosen = scope.now()
+    assert (chosen.flags, chosen.user, chosen.target) == ((), None, "multi-user.target")
+    assert [os.fspath(path) for path in (chosen.state, chosen.memory, chosen.units)] == [
+        "/var/lib/vllm-redeploy",
+        "/run/vllm-redeploy",
+        "/etc/systemd/system",
+    ]
+    assert "--user" not in commands.stop("v.service")
+    assert commands.as_user(NOBODY, NOBODY, ("uv",)) != ("uv",)
+    assert "--map-root-user" not in commands.bound("/a", "/b", ("uv",))
+    assert scope.again("guard", "k")[2:] == ("guard", "k")
+    assert scope.by_hand("systemctl", "restart", "v") == "systemctl restart v"
+    assert os.environ["XDG_RUNTIME_DIR"] == "/run/user/other"
+
+
+def test_a_user_works_for_the_user(own: str) -> None:
+    home = Path(pwd.getpwuid(NOBODY).pw_dir)
+    chosen = scope.now()
+    assert (chosen.flags, chosen.user, chosen.target) == (("--user",), own, "default.target")
+    assert (chosen.state, chosen.memory, chosen.units) == (
+        home / ".local/state/vllm-redeploy",
+        Path(f"/run/user/{NOBODY}/vllm-redeploy"),
+        home / ".config/systemd/user",
+    )
     assert commands.stop("v.service")[:2] == ("systemctl", "--user")
     assert commands.as_user(0, 0, ("uv",)) == ("uv",)
     assert "--map-root-user" in commands.bound("/a", "/b", ("uv",))
-    assert scope.again("guard", "k")[-3:] == ("--user", "guard", "k")
+    assert scope.again("guard", "k")[2:] == ("--user", "guard", "k")
     assert scope.by_hand("systemctl", "restart", "v") == "systemctl --user restart v"
-    assert own == scope.now().user
+
+
+@pytest.mark.parametrize("own", [None, "", "/run/user/0", "/run/user/other"], indirect=True)
+def test_a_users_systemd_is_found_whatever_the_variables_of_the_call_say(own: str) -> None:
+    assert own == pwd.getpwuid(NOBODY).pw_name
     assert os.environ["XDG_RUNTIME_DIR"] == f"/run/user/{NOBODY}"
 
 
