@@ -20,7 +20,7 @@ from tests.integration import on_host
 from tests.integration.conftest import QUICK
 from tests.integration.in_process import redeploy, save_blocks
 from tests.integration.prefect_api import FlowRun
-from tests.integration.scenes import Scene, stage, strike
+from tests.integration.scenes import Scene, on_stage
 from tests.integration.serving import Serving
 
 pytestmark = [pytest.mark.host, pytest.mark.timeout(120)]
@@ -120,10 +120,10 @@ class Patient:
 
 @pytest.fixture(scope="module")
 def ward(server: Serving, workshop: Path) -> Iterator[Scene]:
-    scene = stage(6, SMALL, workshop, service="small-ill", extra=QUICK + HOOKS, load_seconds=0.2)
-    scene.publish(lambda config: save_blocks(server, config))
-    yield scene
-    strike(scene)
+    asked = {"service": "small-ill", "extra": QUICK + HOOKS}
+    with on_stage(6, SMALL, workshop, **asked, load_seconds=0.2) as scene:
+        scene.publish(lambda config: save_blocks(server, config))
+        yield scene
 
 
 @pytest.fixture
