@@ -14,7 +14,6 @@ from tasks.start import Launched
 from tasks.steps import step
 
 JOURNAL_LINES = 2000
-_RESOLVE_SECONDS = 600
 
 
 @step("diagnose")
@@ -76,13 +75,7 @@ def who_offers(run: Redeployment, package: str) -> frozenset[str]:
             "indexes": service.indexes,
         }
         try:
-            run.do(
-                "diagnose",
-                "resolve",
-                arguments,
-                operation=f"diagnose-{source}",
-                deadline_seconds=_RESOLVE_SECONDS,
-            )
+            run.do("diagnose", "resolve", arguments, operation=f"diagnose-{source}")
         except StepFailed:
             continue
         return frozenset({source, "download"})

@@ -44,7 +44,7 @@ POLICIES = {
     "start": Policy(None, LINK, "systemd's answer, or who holds the GPUs"),
     "restart": Policy(None, LINK, "systemd's answer, or who holds the GPUs"),
     "wait-healthy": Policy(None, LINK, "the last stage and the service's last lines"),
-    "diagnose": Policy(120, LINK, "the finding, or that the log does not hold the cause"),
+    "diagnose": Policy(300, LINK, "the finding, or that the log does not hold the cause"),
     "fix": Policy(1800, LINK, "the remedy and uv's own words"),
     "benchmark": Policy(None, LINK, "how many requests failed"),
     "undrain": Policy(None, HOOK, "STILL DRAINED, what the hook answered, and what to do by hand"),

@@ -119,7 +119,7 @@ def test_a_finished_one_is_answered_from_the_record(desk: Desk) -> None:
     assert (first["attached"], again["attached"]) == (False, True)
     assert {**again, "attached": False} == first
     assert desk.launcher.started == ["r/a"]
-    assert desk.events() == ["started", "finished"]
+    until(lambda: desk.events() == ["started", "finished"], "its end is logged as well", 5)
 
 
 def test_what_is_given_up_is_ended_and_nothing_more_begins(desk: Desk) -> None:
