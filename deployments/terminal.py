@@ -187,13 +187,26 @@ def verdict(message: str, *, good: bool) -> None:
 
 
 def plan(drawn_up: Plan) -> None:
-    """Print a plan: what moves, what stays behind, what is out of step."""
+    """Print a plan: what moves and what stays, what is out of step, what it will cost."""
     out.print(_packages(drawn_up.changes))
     if drawn_up.wheel is not None:
         out.print(f"Wheel: {escape(drawn_up.wheel.filename)}", highlight=False)
     out.print(f"Commits: {_commits(drawn_up.delta)}", highlight=False)
+    for repair in drawn_up.repairs:
+        moved = f"{repair.package} {repair.before} → {repair.version}: {repair.sentence}"
+        out.print(f"Put right in the staging: {escape(moved)}", highlight=False)
     for skew in drawn_up.skews:
         out.print(f"[yellow]Out of step:[/] {escape(skew.sentence)}", highlight=False)
+    for name, why in drawn_up.kept.items():
+        out.print(f"Kept as it is: {escape(f'{name}: {why}')}", highlight=False)
+    if drawn_up.orphans:
+        names = escape(", ".join(drawn_up.orphans))
+        out.print(f"Needed by nothing any more, and left: {names}", highlight=False)
+    lasts = drawn_up.down_seconds
+    about = "unknown" if lasts is None else f"about {duration(lasts)}, as before"
+    out.print(f"Down for: {about}. Meanwhile:", highlight=False)
+    for command in drawn_up.commands:
+        out.print(f"  {escape(command)}", highlight=False, soft_wrap=True)
 
 
 def release(record: ReleaseRecord) -> None:

@@ -12,6 +12,7 @@ from tasks import report
 from tasks.artifacts import publish
 from tasks.errors import PlanRefused
 from tasks.facts import Facts
+from tasks.foresee import between_stop_and_start, down_time
 from tasks.nightly import Standing
 from tasks.packages import versions
 from tasks.packages.diff import diff
@@ -21,6 +22,7 @@ from tasks.packages.roots import orphans
 from tasks.packages.versions import commit_delta
 from tasks.planned import Plan
 from tasks.redeployment import Redeployment
+from tasks.release import ReleaseRecord
 from tasks.request import PREVIOUS, Request, SkewPolicy
 from tasks.resolve import resolve, skews_with
 from tasks.steps import step
@@ -155,7 +157,14 @@ def _draw_up(run: Redeployment, facts: Facts) -> Plan:
         ),
         first_indexes=found.first_indexes,
         switch=probed["how"],
+        down_seconds=down_time(_records(run), run.request.strategy),
+        commands=between_stop_and_start(service, run.request.strategy, probed["how"]),
     )
+
+
+def _records(run: Redeployment) -> list[ReleaseRecord]:
+    answer = run.supervisor.call("history", {"environment": run.service.environment})
+    return [ReleaseRecord.model_validate(one) for one in answer["releases"]]
 
 
 def _kept(run: Redeployment, drawn_up: dict[str, Any]) -> Plan:

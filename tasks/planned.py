@@ -26,6 +26,8 @@ class Plan(BaseModel):
         orphans: what stays though nothing needs it any more.
         first_indexes: indexes that are asked before the service's own.
         switch: how the environments will be exchanged: "exchange", or "two-step".
+        down_seconds: how long the service was down in redeploys like this one; None: unknown.
+        commands: what runs on the host while it is down, in order.
         back_to: the folder of the release to go back to; None where a new one is built.
     """
 
@@ -42,4 +44,6 @@ class Plan(BaseModel):
     orphans: list[str] = []
     first_indexes: list[str] = []
     switch: str = "exchange"
+    down_seconds: float | None = None
+    commands: list[str] = []
     back_to: str | None = None

@@ -35,6 +35,8 @@ def plan_page(plan: Plan) -> str:
             f"# {inert(plan.before)} → {inert(plan.after)}",
             f"{_origin(plan)} {commits(plan.delta)}",
             _SWITCH[plan.switch],
+            _down(plan),
+            *_section("While it is down", ("runs on the host",), [(one,) for one in plan.commands]),
             "## Out of step",
             skewed,
             *_section("Put right in the staging", ("package", "is", "becomes", "why"), repaired),
@@ -44,6 +46,12 @@ def plan_page(plan: Plan) -> str:
             packages(plan.changes),
         ]
     )
+
+
+def _down(plan: Plan) -> str:
+    if plan.down_seconds is None:
+        return "How long the service will be down is unknown: no redeploy like this is recorded."
+    return f"The service will be down for about {duration(plan.down_seconds)}, as before."
 
 
 def _section(title: str, head: Sequence[str], rows: Sequence[Sequence[object]]) -> list[str]:

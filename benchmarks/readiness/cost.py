@@ -29,12 +29,12 @@ class Cost:
         self._used: dict[tuple[int, str], float] = {}
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._look)
-        self._seconds = 0.0
+        self.seconds = 0.0
 
     @property
-    def cores(self) -> float:
-        """The share of one core that they took."""
-        return sum(self._used.values()) / self._seconds
+    def cpu_seconds(self) -> float:
+        """The CPU time that they took."""
+        return sum(self._used.values())
 
     def __enter__(self) -> Self:
         self._began = time.monotonic()
@@ -49,7 +49,7 @@ class Cost:
     ) -> None:
         self._over.set()
         self._thread.join()
-        self._seconds = time.monotonic() - self._began
+        self.seconds = time.monotonic() - self._began
 
     def _look(self) -> None:
         while not self._over.wait(_EVERY_SECONDS):

@@ -142,7 +142,7 @@ def lacking(ill: Patient) -> Iterator[Patient]:
     scene.rewrite = lambda text: text.replace(f'indexes = ["{index}"]', f'indexes = ["{lacks}"]')
     scene.describe()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(flashinfer, "OWN_INDEX", lacks)
+        patch.setattr(flashinfer, "FLASHINFER_INDEX", lacks)
         ill.breaks(ill.installing("flashinfer-cubin==0.6.3"))
         yield ill
     scene.rewrite = str
@@ -202,7 +202,9 @@ def test_without_any_source_and_compiler_a_person_is_asked(lacking: Patient) -> 
 def test_kernels_from_flashinfers_own_index(
     lacking: Patient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(flashinfer, "OWN_INDEX", layout.simple_index(lacking.scene.host, SMALL))
+    monkeypatch.setattr(
+        flashinfer, "FLASHINFER_INDEX", layout.simple_index(lacking.scene.host, SMALL)
+    )
     lacking.cured(("flashinfer-cubin-skew", ["flashinfer-cubin==0.6.4"]))
 
 

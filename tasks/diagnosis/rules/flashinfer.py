@@ -14,9 +14,8 @@ from tasks.diagnosis import strict
 from tasks.diagnosis.rules.acts import Act, FetchKernels, Install, Uninstall
 from tasks.diagnosis.rules.model import Captured, Remedy, Rule, Safety, commands_of, says
 from tasks.diagnosis.symptoms import Facts, Symptoms
-from tasks.packages.families import CUBIN, FLASHINFER, JIT_CACHE
+from tasks.packages.families import CUBIN, FLASHINFER, FLASHINFER_INDEX, JIT_CACHE
 
-OWN_INDEX = "https://flashinfer.ai/whl"
 _LAST_CUBIN_ELSEWHERE = Version("0.6.13")
 _DOWNLOADS_FROM = Version("0.33")
 _NAME = "flashinfer-cubin-skew"
@@ -64,7 +63,7 @@ def _asks(captured: Captured) -> str | None:
 def own_index(package: str) -> str:
     """Return FlashInfer's own index of a package: of what is built for a CUDA, that CUDA's."""
     _, _, cuda = package.partition("+")
-    return f"{OWN_INDEX}/{cuda}" if cuda else OWN_INDEX
+    return f"{FLASHINFER_INDEX}/{cuda}" if cuda else FLASHINFER_INDEX
 
 
 def _of_cuda(wanted: Version, there: Version) -> str:
