@@ -29,6 +29,7 @@ from tasks.steps import step
 
 _SPARE_BYTES = 256 * 1024**2
 _INDEX_TRIES = 3
+_CPU = "cpu"
 WOULD_BE_REFUSED = "A run would be refused:"
 _NOTHING_CHANGED = "Nothing was changed on the host."
 
@@ -94,6 +95,8 @@ def objection(plan: Plan, request: Request, facts: Facts) -> str | None:
             f"The nightly index offers {plan.after}, which is older than {plan.before}. "
             "Name that version as the target if you want it."
         )
+    if wrong := another_torch(plan, facts.environment.versions().get("torch")):
+        return wrong
     free, used = facts.environment.free_bytes, facts.environment.used_bytes
     if free is not None and used is not None and free < used + _SPARE_BYTES:
         return (
@@ -114,6 +117,25 @@ def not_what_was_asked_for(wheel: Wheel | None, locked: str) -> str | None:
     else:
         how = "a stable release, in the place of the nightly"
     return f"{wheel.version} was asked for, but uv resolves {locked}, {how}."
+
+
+def another_torch(plan: Plan, before: str | None) -> str | None:
+    """Return why torch would not be the build that vLLM was built against, or None.
+
+    An index in front of the others can have the same version for a CPU, or for another CUDA. What
+    its version does not say is not judged.
+    """
+    after = plan.locked.get("torch")
+    build, variant = _build(after), plan.wheel.variant if plan.wheel else None
+    wrong = build != variant if variant else build == _CPU and _build(before) != _CPU
+    if build is None or not wrong:
+        return None
+    return f"torch would be {after}, a build for {build}, where vLLM's is for {variant or 'CUDA'}."
+
+
+def _build(version: str | None) -> str | None:
+    """Return what a version of torch was built for, where it says so: `cu130`, `cpu`."""
+    return Version(version).local if version else None
 
 
 def in_use(facts: Facts) -> str | None:

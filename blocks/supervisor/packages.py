@@ -56,11 +56,21 @@ def resolve(arguments: dict[str, Any], work: Work) -> dict[str, Any]:
         words = foreign.last_words(ended.errors, 4000)
         raise Failure(
             "unresolvable",
-            f"uv cannot resolve the packages: {words}",
+            f"uv cannot resolve the packages: {first_cause(words)}",
             "Nothing was changed. Check the requirement, the indexes and the constraints.",
             output=words,
+            said=words,
         )
     return {"lock": ended.output, "packages": locked_versions(ended.output)}
+
+
+def first_cause(words: str) -> str:
+    """Return why uv cannot resolve: what it begins with, and not all that follows from it."""
+    text = " ".join(words.split())
+    begins = text.find("Because ")
+    if begins < 0:
+        return text
+    return f"{text[begins:].partition(', we can conclude')[0].rstrip('.')}."
 
 
 def stage(arguments: dict[str, Any], work: Work) -> dict[str, Any]:

@@ -15,6 +15,12 @@ class Index:
 
     Args:
         upstream: the URL of the real index.
+
+    Attributes:
+        gone: it hangs up on everybody.
+        corrupt: its wheels are broken.
+        struck: how often somebody met one of these.
+        instead: what is served for a path that ends so; None: there is no such page.
     """
 
     def __init__(self, upstream: str) -> None:
@@ -22,6 +28,7 @@ class Index:
         self.gone = False
         self.corrupt = False
         self.struck = 0
+        self.instead: dict[str, bytes | None] = {}
         index = self
 
         class Handler(BaseHTTPRequestHandler):
@@ -48,25 +55,30 @@ class Index:
             self.struck += 1
             request.close_connection = True
             return
+        path = request.path.partition("?")[0]
+        for end, page in self.instead.items():
+            if path.endswith(end):
+                _send(request, HTTPStatus.NOT_FOUND if page is None else HTTPStatus.OK, page or b"")
+                return
         named = request.headers.get("Range")
-        page = httpx.request(
+        answer = httpx.request(
             request.command,
             f"{self.upstream}{request.path}",
             headers={"Range": named} if named else {},
             trust_env=False,
         )
-        body = page.content
-        if self.corrupt and request.path.partition("?")[0].endswith(".whl"):
+        body = answer.content
+        if self.corrupt and path.endswith(".whl"):
             self.struck += 1
             body = body[:-64] + bytes(64)
-        request.send_response(page.status_code)
+        request.send_response(answer.status_code)
         for name in ("Content-Type", "Content-Range", "Accept-Ranges", "ETag"):
-            if name in page.headers:
-                request.send_header(name, page.headers[name])
-        length = page.headers.get("Content-Length") if request.command == "HEAD" else len(body)
+            if name in answer.headers:
+                request.send_header(name, answer.headers[name])
+        length = answer.headers.get("Content-Length") if request.command == "HEAD" else len(body)
         request.send_header("Content-Length", str(length))
         request.end_headers()
-        if request.command == "GET" and page.status_code != HTTPStatus.NOT_MODIFIED:
+        if request.command == "GET" and answer.status_code != HTTPStatus.NOT_MODIFIED:
             with contextlib.suppress(ConnectionError):  # who asked was killed
                 request.wfile.write(body)
 
@@ -74,3 +86,12 @@ class Index:
         """End it."""
         self._server.shutdown()
         self._server.server_close()
+
+
+def _send(request: BaseHTTPRequestHandler, status: HTTPStatus, body: bytes) -> None:
+    request.send_response(status)
+    request.send_header("Content-Type", "text/html")
+    request.send_header("Content-Length", str(len(body)))
+    request.end_headers()
+    if request.command == "GET":
+        request.wfile.write(body)

@@ -230,7 +230,7 @@ def test_a_refusal_is_said_once(terminal: Terminal, small_host: Scene) -> None:
 def test_a_plan_that_would_be_refused_has_an_exit_code_of_its_own(
     kimi: Scene, server: Serving, tmp_path: Path
 ) -> None:
-    done = Terminal(tmp_path, kimi.config, server.url).call("plan", "kimi")
+    done = Terminal(tmp_path, kimi.config, server.url).call("plan", "kimi", "--skew", "refuse")
     assert done.returncode == 3
     assert "A run would be refused: Packages will be out of step" in done.stdout
 

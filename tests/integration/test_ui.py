@@ -142,7 +142,7 @@ def _fill_in_the_form(looking: Looking) -> None:
     service = page.locator(".p-label", has_text="The name of a saved service block.").last
     service.locator("textarea").fill("kimi")
     looking.picture("form")
-    page.locator(".p-select-button", has_text="refuse").locator("button").press("Space")
+    page.locator(".p-select-button", has_text="repair").locator("button").press("Space")
     page.locator(".p-select-option", has_text="proceed").click()
     expect(page.locator(".p-select-button", has_text="proceed")).to_be_visible()
 

@@ -107,6 +107,34 @@ def test_what_is_resolved_is_what_was_asked_for(locked: str, said: str | None) -
     assert planning.not_what_was_asked_for(None, locked) is None
 
 
+@pytest.mark.parametrize(
+    ("before", "after", "variant", "wrong"),
+    [
+        ("2.9.0", "2.10.0", None, False),
+        ("2.9.0+cu130", "2.10.0+cu130", None, False),
+        ("2.9.0+cu129", "2.10.0+cu130", "cu130", False),
+        ("2.9.0+cu129", "2.10.0+cu130", None, False),
+        ("2.9.0+cu130", "2.10.0", "cu130", False),
+        ("2.9.0", "2.10.0+cu130", None, False),
+        ("2.9.0", "2.10.0+cpu", None, True),
+        ("2.9.0+cu130", "2.10.0+cpu", "cu130", True),
+        ("2.9.0+cu130", "2.10.0+cu129", "cu130", True),
+        ("2.9.0+cpu", "2.10.0+cpu", "cpu", False),
+        (None, None, None, False),
+    ],
+)
+def test_torch_is_the_build_that_vllm_was_built_against(
+    before: str | None, after: str | None, variant: str | None, wrong: bool
+) -> None:
+    wheel = plan().wheel
+    assert wheel is not None
+    locked = {"torch": after} if after else {}
+    found = plan().model_copy(
+        update={"wheel": wheel.model_copy(update={"variant": variant}), "locked": locked}
+    )
+    assert (planning.another_torch(found, before) is not None) is wrong
+
+
 def test_a_skew_knowingly_let_through_is_no_objection() -> None:
     assert planning.objection(plan(CUBIN), wish(skew=SkewPolicy.PROCEED), facts()) is None
 

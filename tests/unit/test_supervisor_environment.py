@@ -14,7 +14,7 @@ from blocks.supervisor import environment, records, verify
 from blocks.supervisor import facts as facts_of
 from blocks.supervisor.environment import Owner
 from blocks.supervisor.failures import Failure
-from blocks.supervisor.packages import locked_versions
+from blocks.supervisor.packages import first_cause, locked_versions
 from tests.wheels import wheel
 
 UV = Path(sysconfig.get_path("scripts"), "uv")
@@ -200,3 +200,25 @@ def test_forbidden_keys_are_found_at_any_depth() -> None:
         "kv_cache_scheme",
         "q.layers[0].kv_cache_scheme",
     ]
+
+
+@pytest.mark.parametrize(
+    ("words", "cause"),
+    [
+        (
+            "error: No solution found when resolving dependencies\n  cause: Because transformers "
+            "was not found in the package registry and vllm==1 depends on transformers, we can "
+            "conclude that vllm==1 cannot be used.\n      And because only vllm==1 is ...",
+            "Because transformers was not found in the package registry and vllm==1 depends on "
+            "transformers.",
+        ),
+        (
+            "  x No solution found when resolving dependencies:\n  ╰─▶ Because a==1 needs\n"
+            "      b>2, we can conclude that your requirements are unsatisfiable.",
+            "Because a==1 needs b>2.",
+        ),
+        ("error: Request failed after 3 retries", "error: Request failed after 3 retries"),
+    ],
+)
+def test_of_uvs_words_it_is_the_first_cause(words: str, cause: str) -> None:
+    assert first_cause(words) == cause
