@@ -1,6 +1,7 @@
 """What a person at the host's own command line is told."""
 
 import json
+import os
 import sys
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,7 @@ class Closed:
 @pytest.fixture
 def host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The state folder of a host on which two services were redeployed."""
+    monkeypatch.setattr(os, "umask", lambda mask: mask)  # it is of all tests in this process
     monkeypatch.setattr(scope, "choose", lambda words: words)
     monkeypatch.setattr(scope, "_chosen", scope.now()._replace(state=tmp_path))
     monkeypatch.setattr(sys, "stdin", Closed())
