@@ -49,8 +49,8 @@ class Standing(NamedTuple):
 
 
 def standing(run: Redeployment, plan: Plan) -> Standing:
-    """Ask the host what speaks against this plan; what has stopped the service goes on."""
-    if run.stops():
+    """Ask the host what speaks against this plan; what was undertaken already goes on."""
+    if run.is_undertaken():
         return Standing()
     asked = {"environment": run.service.environment}
     hold = run.supervisor.call("status", asked)["hold"]

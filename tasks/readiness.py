@@ -148,10 +148,10 @@ def _check(service: _Service, wanted: Wanted) -> Kind:
     _ok(service.get("/health"), "/health")
     running = str(_json(service.get("/version"), "/version").get("version", ""))
     if not same_build(running, wanted.version):
-        raise NotReady(f"/version says {running!r}, not {wanted.version!r}")
+        raise NotReady(f"/version says {running[:_SHOWN]!r}, not {wanted.version!r}")
     listed = _listed(_json(service.get("/v1/models"), "/v1/models"))
     if not listed or (wanted.model is not None and wanted.model not in listed):
-        raise NotReady(f"/v1/models lists {listed}, not {wanted.model!r}")
+        raise NotReady(f"/v1/models lists {str(listed)[:_SHOWN]}, not {wanted.model!r}")
     return _question(service, wanted.model or listed[0], wanted.kind)
 
 

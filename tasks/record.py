@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
-from blocks.errors import HostError, StillRunning
+from blocks.errors import HostError, RedeployError
 from blocks.supervisor.transactions import STILL_DRAINED
 from tasks import report
 from tasks.artifacts import publish
@@ -178,7 +178,7 @@ def _prune(run: Redeployment) -> None:
     try:
         asked = {"environment": run.service.environment}
         removed = run.do("record", "prune", asked, operation="prune")["removed"]
-    except (StepFailed, StillRunning) as error:
+    except RedeployError as error:
         run.log(f"What earlier redeploys left was not removed: {error}", logging.WARNING)
         return
     for path in removed:

@@ -14,6 +14,8 @@ _VERSION = re.compile(
     r"(?:\.dev(?P<dev>\d+))?"
     r"(?:\+(?:g(?P<commit>[0-9a-f]{7,40})(?![0-9a-z]))?.*)?"
 )
+_LONGEST = 200
+"""A longer one is no version, and built to be taken apart for ever."""
 
 
 class _Build(NamedTuple):
@@ -40,7 +42,7 @@ def same_commit(one: str, other: str) -> bool:
 
 
 def _taken_apart(version: str) -> _Build | None:
-    found = _VERSION.fullmatch(version)
+    found = _VERSION.fullmatch(version) if len(version) <= _LONGEST else None
     if found is None:
         return None
     return _Build((found["release"], found["suffix"], found["dev"]), found["commit"])
